@@ -7,6 +7,7 @@ scripts/bench writing            writing through a mount, into a directory and S
 scripts/bench netcdf             programs with live netCDF files beside files of their own
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
+scripts/bench sharding           Zarr v3 and shards, beside zarr-python, zarrs and tensorstore
 scripts/bench zipstore           zip archives beside zarr-python's, without a mount
 scripts/bench codecs             chunk codecs alone
 """
@@ -22,6 +23,7 @@ from benchmarks import (
     reading,
     s3,
     s3store,
+    sharding,
     timeseries,
     writing,
     zipstore,
@@ -35,6 +37,7 @@ PARTS = {
     "s3": s3.main,
     "s3store": s3store.main,
     "timeseries": timeseries.main,
+    "sharding": sharding.main,
     "zipstore": zipstore.main,
     "codecs": codecs.main,
 }

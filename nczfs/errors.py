@@ -159,7 +159,16 @@ class DeadlinePassed(StoreError):
 
 
 class MetadataError(NczfsError):
-    """A metadata document does not describe a node that can be shown."""
+    """A metadata document does not describe a node that can be shown.
+
+    Attributes
+    ----------
+    pointer : the JSON pointer of what is wrong, where one is known; "" is the whole document.
+    """
+
+    def __init__(self, message: str = "", pointer: str = "") -> None:
+        super().__init__(message)
+        self.pointer = pointer
 
 
 class BadMetadata(MetadataError):

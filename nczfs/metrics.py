@@ -56,6 +56,11 @@ SPILL_BYTES = Gauge("nczfs_spill_bytes", "Bytes of decoded chunks on disk", regi
 PREFETCHED = Counter(
     "nczfs_prefetched_windows", "Windows read ahead of a sequential reader", registry=REGISTRY
 )
+PAGES_PUT_BYTES = Counter(
+    "nczfs_pages_put_bytes",
+    "Bytes put into the kernel's page cache for readers that go backwards",
+    registry=REGISTRY,
+)
 FUSE_REQUESTS = Counter(
     "nczfs_fuse_requests", "Requests of the kernel", ["operation"], registry=REGISTRY
 )

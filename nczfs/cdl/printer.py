@@ -18,10 +18,18 @@ from nczfs.formats.jsontext import compact
 from nczfs.formats.names import below, parent_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
+from nczfs.model.smallnumbers import number_kind
 
 # Types that netCDF does not have, and the netCDF types that can hold their values. Types that are
 # in neither list (complex, structured, ...) are printed in a comment.
-_CLOSEST = {"b": NcType.UBYTE, "f": NcType.FLOAT, "M": NcType.INT64, "m": NcType.INT64}
+_CLOSEST = {
+    "b": NcType.UBYTE,
+    "i": NcType.BYTE,
+    "u": NcType.UBYTE,
+    "f": NcType.FLOAT,
+    "M": NcType.INT64,
+    "m": NcType.INT64,
+}
 
 # If a colon follows, ncgen takes such a name for the beginning of a section.
 _SECTIONS = frozenset({"variables", "dimensions", "data", "group", "types"})
@@ -199,7 +207,7 @@ def printed_type(dtype: DataType) -> tuple[NcType | None, str]:
     """
     if dtype.nc_type is not None and dtype.nc_type is not NcType.JSON:
         return dtype.nc_type, ""
-    closest = _CLOSEST.get(dtype.stored.kind)
+    closest = _CLOSEST.get(number_kind(dtype.stored))
     return closest, dtype.typestr if dtype.vlen is None else f"{dtype.typestr} {dtype.vlen.value}"
 
 

@@ -44,6 +44,7 @@ class StoredForm:
 
     storage: str | None = None
     chunk_shape: tuple[int, ...] | None = None
+    shard_shape: tuple[int, ...] | None = None
     deflate_level: int | None = None
     shuffle: bool = False
     fletcher32: bool = False
@@ -65,6 +66,8 @@ class StoredForm:
                 self.storage = _one_of(_STORAGE, _text(items))
             case "_ChunkSizes":
                 self.chunk_shape = tuple(_integer(item, 1, 1 << 62) for item in items)
+            case "_ShardSizes":
+                self.shard_shape = tuple(_integer(item, 1, 1 << 62) for item in items)
             case "_DeflateLevel":
                 self.deflate_level = _integer(_single(items), 0, 9)
             case "_Shuffle":
@@ -104,6 +107,7 @@ class StoredForm:
         return replace(
             variable,
             chunk_shape=chunk_shape,
+            shard_shape=self.shard_shape,
             codecs=self._codecs_wanted(_item_bytes(variable.type)),
             fill_value=Fill.NONE if self.no_fill else variable.fill_value,
             byte_order=self.byte_order,
@@ -217,6 +221,8 @@ def special_attributes(variable: Variable) -> Iterator[tuple[str, str]]:
     yield "_Storage", quoted("chunked" if variable.dimensions else "contiguous")
     if variable.dimensions:
         yield "_ChunkSizes", ", ".join(map(str, array.chunk_shape))
+    if array.shards:
+        yield "_ShardSizes", ", ".join(map(str, array.unit_shape))
     if FLETCHER32 in numbers:
         yield "_Fletcher32", quoted("true")
     if SHUFFLE in numbers:

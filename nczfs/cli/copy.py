@@ -19,6 +19,7 @@ from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_format_arguments,
     add_layout_arguments,
+    add_shards_argument,
     memory_limit,
     new_node,
 )
@@ -43,6 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         chunks_help="default: as in SRC",
         codecs_help="as for `nczfs import` (default: as in SRC)",
     )
+    add_shards_argument(parser, default="as in SRC")
     parser.add_argument(
         "--string-bytes",
         type=typed(positive),
@@ -108,7 +110,13 @@ def _copy(node: Group | Variable, request: CommandLine, settings: Settings) -> N
         shown(arguments.url, request.settings),
         new,
         metadata_format,
-        Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes),
+        Choices(
+            arguments.chunks,
+            arguments.codecs,
+            arguments.fixed,
+            arguments.string_bytes,
+            arguments.shards,
+        ),
         tell,
         skip_unsupported=arguments.skip_unsupported,
     )

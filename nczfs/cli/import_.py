@@ -12,6 +12,7 @@ from nczfs.cli.parser import typed
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
+    add_shards_argument,
     add_target_arguments,
     memory_limit,
     target,
@@ -28,6 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         codecs_help="none, zlib:LEVEL, zstd:LEVEL, blosc:NAME:LEVEL, ..., also after "
         "'shuffle,'; or a JSON list (default: the filters of FILE, else shuffle and zlib)",
     )
+    add_shards_argument(parser, default="as in FILE, which only CDL says")
     parser.add_argument(
         "--string-bytes",
         type=typed(positive),
@@ -46,7 +48,13 @@ def run(request: CommandLine) -> int:
     logs.configure_command(request.settings)
     from nczfs.tools.transfer.choices import Choices  # imports NumPy
 
-    choices = Choices(arguments.chunks, arguments.codecs, arguments.fixed, arguments.string_bytes)
+    choices = Choices(
+        arguments.chunks,
+        arguments.codecs,
+        arguments.fixed,
+        arguments.string_bytes,
+        arguments.shards,
+    )
     limit = memory_limit(request.settings)
     with source_of(arguments.file, limit, skip_unsupported=arguments.skip_unsupported) as source:
         write(source, target(request), choices)

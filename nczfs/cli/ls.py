@@ -158,6 +158,7 @@ def variable_row(variable: Variable, name: str) -> Row:
         "dimensions": [dimension.name for dimension in variable.dimensions],
         "shape": list(array.shape),
         "chunk_shape": list(array.chunk_shape),
+        "shard_shape": list(array.unit_shape) if array.shards else None,
         "decoded_bytes": array.decoded_bytes,
     }
 
@@ -196,7 +197,7 @@ def _add_stored(node: OpenedNode, rows: list[Row], variables: dict[str, Variable
         if row["kind"] == "variable":
             usage = usages.get(row["path"])
             row["stored_bytes"] = usage.bytes if usage else None
-            row["stored_chunks"] = usage.objects if usage else None
+            row["stored_objects"] = usage.objects if usage else None
             row["ratio"] = ratio_of(row["decoded_bytes"], row["stored_bytes"])
 
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from nczfs.cli import (
     cat,
     completion,
+    convert_metadata,
     copy,
     create,
     demo,
@@ -34,6 +35,7 @@ from nczfs.cli import (
     verify,
     version,
     zip_compact,
+    zom,
 )
 from nczfs.cli.command import Command, parse, parser_of
 from nczfs.cli.spelling import nearest
@@ -61,6 +63,8 @@ COMMANDS: Mapping[str, Command] = {
         rm.COMMAND,
         import_.COMMAND,
         export.COMMAND,
+        convert_metadata.COMMAND,
+        zom.COMMAND,
         recover.COMMAND,
         zip_compact.COMMAND,
         demo.COMMAND,

@@ -136,6 +136,7 @@ def mount(
             cache_bytes_max=settings.maybe_number("max-cache-size"),
             metadata_ttl_s=settings.seconds("metadata-ttl"),
             missing_chunks=MissingChunks(settings.text("missing-chunks")),
+            create_format=_create_format(settings),
             flush_age_s=settings.seconds("flush-age"),
         ),
         views=settings.words("views"),
@@ -223,6 +224,14 @@ def _check_views(settings: Settings, known: Sequence[str]) -> None:
                 f"--views {word}: no view has that name; there are: {', '.join(known)}"
                 f"{hint(word, known)}"
             )
+
+
+def _create_format(settings: Settings) -> str | None:
+    from nczfs.formats.base import FormatOptions  # imports NumPy
+    from nczfs.formats.registry import new_format
+
+    name = settings.maybe_text("create-format")
+    return name if name is None else new_format(name, FormatOptions()).name
 
 
 def _shown(settings: Settings) -> str:

@@ -45,9 +45,10 @@ def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> 
         raise UsageError(
             f"{file}: is not a netCDF or CDL file on this machine; `nczfs cp` copies datasets"
         )
-    from nczfs.tools.transfer.netcdf_source import netcdf_source
+    from nczfs.tools.transfer.reading_process import read_apart  # imports NumPy
 
-    with netcdf_source(path, tell, memory_limit_bytes, skip_unsupported=skip_unsupported) as source:
+    name, limit = str(path), memory_limit_bytes
+    with read_apart(name, name, tell, limit, skip_unsupported=skip_unsupported) as source:
         yield source
 
 

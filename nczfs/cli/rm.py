@@ -78,11 +78,11 @@ def run(request: CommandLine) -> int:
 
 def _remove_directory(url: str, arguments: argparse.Namespace) -> None:
     """Remove the directory of a dataset that is gone, unless something is left in it."""
-    from nczfs.zmap.registry import remove_made
+    from nczfs.zmap.registry import remove_emptied
 
     place = parse_url(url)
     if place.kind == "file" and not arguments.dry_run:
-        remove_made([place.path])
+        remove_emptied(place.path)
 
 
 @contextmanager
@@ -228,6 +228,7 @@ def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
     from nczfs.engine.metadata.documents import MetadataCache
     from nczfs.engine.options import format_options
     from nczfs.engine.stores import open_store
+    from nczfs.engine.structure.ownership import left_text
     from nczfs.zmap.keys import ROOT
 
     parsed = parse_url(url)
@@ -239,7 +240,8 @@ def _opened(url: str, settings: Settings) -> Iterator[Dataset]:
             metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
             dataset = open_dataset(engine, metadata, ROOT, options, writable=True)
             if dataset is None:
-                raise NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array")
+                no_dataset = f"{zmap.name}: no Zarr or NCZarr group or array"
+                raise NotADataset(left_text(zmap) or no_dataset)
             yield dataset
         finally:
             engine.close()

@@ -52,7 +52,8 @@ def add_format_arguments(parser: argparse.ArgumentParser, *, default: str, there
         "--format",
         choices=(*FORMATS.names, *FORMATS.aliases),
         metavar="FORMAT",
-        help=f"{', '.join(FORMATS.names)}; {' and '.join(FORMATS.aliases)} are the newest of each "
+        help=f"{', '.join(FORMATS.names)}; "
+        f"{', '.join(f'{alias} is {name}' for alias, name in FORMATS.aliases.items())} "
         f"(default: from the mode of the URL, else {default})",
     )
     parser.add_argument(
@@ -73,6 +74,18 @@ def add_layout_arguments(
         help=f"lengths of chunks along dimensions ({chunks_help})",
     )
     parser.add_argument("--codecs", type=typed(codecs), metavar="CODECS", help=codecs_help)
+
+
+def add_shards_argument(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """Add the option for shards of new variables, as of `Choices`."""
+    parser.add_argument(
+        "--shards",
+        type=typed(lengths),
+        default={},
+        metavar="NAME=N,...",
+        help="lengths of shards along dimensions, for zarr3: each is one object with several "
+        f"chunks (default: {default})",
+    )
 
 
 def target(request: CommandLine) -> NewNode:
@@ -118,7 +131,8 @@ def write(source: Source, new: NewNode, choices: Choices) -> None:
             raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
         if made:
             tell(f"{made[-1]}: did not exist, and was made")
-        is_compressed = any(variable.array.codecs.codecs for variable in variables.values())
+        chains = [variable.array.codecs for variable in variables.values()]
+        is_compressed = any(chain.zarr_format == 2 and chain.codecs for chain in chains)
         if choices.codecs is None and is_compressed and new.place.kind == "file":
             tell(READ_WRONGLY)
 

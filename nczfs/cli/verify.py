@@ -70,7 +70,7 @@ def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
     from nczfs.tools.verify.verification import Verification
 
     with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
-        with progress_bar(None, " chunks") as progress:
+        with progress_bar(None, " objects") as progress:
             expect = progress.expect if progress.is_shown else None
             verification = Verification(subject, state, progress, expect)
             for finding in verification.run(path):

@@ -29,6 +29,7 @@ class Blosc(Codec):
         self._clevel = min(max(0, settings.integer("clevel", 5)), 9)
         self._shuffle = settings.integer("shuffle", blosc.SHUFFLE)
         self._block_bytes = settings.integer("blocksize", 0)
+        self._item_bytes: int | None = None  # that of the data
         if self._cname not in blosc.list_compressors():
             raise settings.refused(f"its compressor {shown(self._cname)} is not built in")
         if self._shuffle not in (-1, 0, 1, 2):
@@ -49,13 +50,36 @@ class Blosc(Codec):
         return _decompressed_into(blosc.decompress, data, decoded, size)
 
     def encode(self, data: Flat) -> Flat:
-        # A void type carries the item size through the buffer protocol, whatever the dtype.
-        items = data.view(f"V{data.dtype.itemsize}")
         return from_buffer(
             blosc.compress(
-                items, self._cname.encode(), self._clevel, self._shuffle, self._block_bytes
+                as_bytes(data),
+                self._cname.encode(),
+                self._clevel,
+                self._shuffle,
+                self._block_bytes,
+                self._item_bytes or data.dtype.itemsize,
             )
         )
+
+
+_SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+
+
+class WordedBlosc(Blosc):
+    """Blosc as Zarr v3 names its settings; the data are bytes, and a setting gives their items."""
+
+    def __init__(self, settings: CodecSettings) -> None:
+        word = settings.text("shuffle", "noshuffle")
+        if word not in _SHUFFLES:
+            words = ", ".join(map(repr, _SHUFFLES))
+            raise settings.refused(f"shuffle is {shown(word)}; it must be one of {words}")
+        members = {**settings.members, "shuffle": _SHUFFLES[word]}
+        super().__init__(CodecSettings(settings.codec, members))
+        item = settings.integer("typesize", 1)
+        if not 1 <= item < 1 << 31:
+            raise settings.refused(f"typesize is {item}")
+        # Blosc takes items of more than 255 bytes for bytes.
+        self._item_bytes = item if item < 256 else 1
 
 
 class Lz4(Codec):

@@ -1,7 +1,8 @@
 """Memory for decoded data, new or reused.
 
 Touching memory that the system has just given costs more time than most decoders need to fill it.
-So a caller that copies the decoded data, and keeps nothing of them, has their memory reused.
+So a caller that copies the decoded data, and keeps nothing of them, has their memory reused. If the
+place for the copy has room for exactly these data, a decoder may fill it at once.
 """
 
 from __future__ import annotations
@@ -23,19 +24,32 @@ class Scratch:
     def __init__(self) -> None:
         self._arrays: list[Flat] = []
         self._used = 0
+        self._target: Flat | None = None
 
     @contextmanager
-    def reused(self) -> Iterator[None]:
-        """Decode into this memory during the block; the next such block overwrites the data."""
+    def reused(self, target: Flat | None = None) -> Iterator[None]:
+        """Decode into this memory during the block; the next such block overwrites the data.
+
+        Parameters
+        ----------
+        target : given away first, for data of exactly its size; None: there is none.
+        """
         self._used = 0
+        self._target = target
+        before = _of_thread.scratch
         _of_thread.scratch = self
         try:
             yield
         finally:
-            _of_thread.scratch = None
+            self._target = None
+            _of_thread.scratch = before
 
     def empty(self, nbytes: int) -> Flat:
         """Return an array as `buffers.empty` does; each call within a block gets another part."""
+        target = self._target
+        if target is not None and target.nbytes == nbytes:
+            self._target = None
+            return target
         if nbytes > REUSED_BYTES_MAX:
             return np.empty(nbytes, np.uint8)
         number = self._used

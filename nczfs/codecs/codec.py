@@ -1,4 +1,4 @@
-"""The interface of one codec of a Zarr v2 chain, and how its settings are read."""
+"""The interface of a codec of flat data, and how the settings of codecs are read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Size:
 
 
 class Codec(ABC):
-    """One codec of a chain. Immutable, and safe to use from any number of threads.
+    """A codec of flat data: of a Zarr v2 chain, or from bytes to bytes.
+
+    It is immutable, and safe to use from any number of threads.
 
     `decode` and `encode` may raise any exception for data that do not fit; the pipeline says which
     codec it was. Third-party codecs implement this class and register, as entry point of the group

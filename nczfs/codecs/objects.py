@@ -87,22 +87,32 @@ class VLen(ObjectCodec):
         self._inner = inner
         self._element_bytes = element_bytes
 
-    def decode(self, data: Flat, size: Size) -> Flat:
-        data = as_bytes(data)
-        count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
-        contents = data.size - _COUNT_BYTES * (count + 1)
+    def needed(self, data: Flat, size: Size) -> int:
+        """Return the memory that the values take, as the data claim, which cannot be more.
+
+        Raises
+        ------
+        ValueError : the data claim more values than they contain, or than `size` allows.
+        """
+        count = int.from_bytes(as_bytes(data)[:_COUNT_BYTES].tobytes(), "little")
+        contents = data.nbytes - _COUNT_BYTES * (count + 1)
         # numcodecs trusts the count, and allocates so many references.
         if count * _REFERENCE_BYTES > size.limit or contents < 0:
-            raise ValueError(f"{count} values are claimed in {data.size} bytes")
+            raise ValueError(f"{count} values are claimed in {data.nbytes} bytes")
         # All empty values are one object.
-        needed = data.size + count * _REFERENCE_BYTES + min(count, contents) * self._element_bytes
+        return data.nbytes + count * _REFERENCE_BYTES + min(count, contents) * self._element_bytes
+
+    def decode(self, data: Flat, size: Size) -> Flat:
+        data = as_bytes(data)
+        needed = self.needed(data, size)
         if needed > self._memory_bytes:
+            count = int.from_bytes(data[:_COUNT_BYTES].tobytes(), "little")
             raise _too_large(count, needed, self._memory_bytes)
         decoded: Flat = self._inner.decode(data)
         return decoded
 
     def encode(self, data: Flat) -> Flat:
-        return from_buffer(self._inner.encode(data))
+        return from_buffer(self._inner.encode(_writable(data)))
 
 
 class VLenNativeArray(VLen):
@@ -125,14 +135,14 @@ class VLenNativeArray(VLen):
         return decoded
 
     def encode(self, data: Flat) -> Flat:
-        return from_buffer(self._array.encode(data))
+        return from_buffer(self._array.encode(_writable(data)))
 
 
-def vlen_utf8(settings: CodecSettings, memory_bytes: int) -> Codec:
+def vlen_utf8(settings: CodecSettings, memory_bytes: int) -> VLen:
     return VLen(VLenUTF8(), memory_bytes, _TEXT_BYTES)
 
 
-def vlen_bytes(settings: CodecSettings, memory_bytes: int) -> Codec:
+def vlen_bytes(settings: CodecSettings, memory_bytes: int) -> VLen:
     return VLen(VLenBytes(), memory_bytes, _TEXT_BYTES)
 
 
@@ -174,6 +184,11 @@ class ListedValues(ObjectCodec):
 
     def encode(self, data: Flat) -> Flat:
         return from_buffer(self._dump([*data.tolist(), data.dtype.str, [data.size]]))
+
+
+def _writable(data: Flat) -> Flat:
+    """Return values that numcodecs takes: its encoders refuse what they cannot write to."""
+    return data if data.flags.writeable else data.copy()
 
 
 def _check_shape(shape: list[Any]) -> None:

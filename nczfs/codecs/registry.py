@@ -12,11 +12,13 @@ import numpy as np
 from numcodecs.errors import UnknownCodecError
 from numcodecs.registry import get_codec
 
-from nczfs.codecs import arrayfilters, blocks, bytefilters, objects, streams
+from nczfs.codecs import objects
 from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, from_buffer
+from nczfs.codecs.flatcodecs import FLAT_CODECS
 from nczfs.codecs.v2 import V2Pipeline
+from nczfs.codecs.v3 import V3Pipeline
 from nczfs.errors import UnknownCodec
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
@@ -26,29 +28,6 @@ ENTRY_POINT_GROUP = "nczfs.codec"
 CodecFactory = Callable[[Mapping[str, Json], ArrayDescription], Codec]
 """A function that an entry point names: from configuration and array to codec."""
 
-_CODECS: dict[str, Callable[[CodecSettings], Codec]] = {
-    "adler32": bytefilters.adler32,
-    "astype": arrayfilters.astype,
-    "base64": bytefilters.Base64,
-    "bitround": arrayfilters.BitRound,
-    "blosc": blocks.Blosc,
-    "bz2": streams.Bz2,
-    "categorize": arrayfilters.Categorize,
-    "crc32": bytefilters.crc32,
-    "crc32c": bytefilters.crc32c,
-    "delta": arrayfilters.delta,
-    "fixedscaleoffset": arrayfilters.fixedscaleoffset,
-    "fletcher32": bytefilters.fletcher32,
-    "gzip": streams.Gzip,
-    "jenkins_lookup3": bytefilters.jenkins_lookup3,
-    "lz4": blocks.Lz4,
-    "lzma": streams.Lzma,
-    "packbits": arrayfilters.PackBits,
-    "quantize": arrayfilters.quantize,
-    "shuffle": bytefilters.Shuffle,
-    "zlib": streams.Zlib,
-    "zstd": blocks.Zstd,
-}
 _VLEN: dict[str, Callable[[CodecSettings, int], Codec]] = {
     "vlen-array": objects.VLenNativeArray,
     "vlen-bytes": objects.vlen_bytes,
@@ -79,10 +58,14 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
     CodecError : chunks have more elements of variable length than memory holds.
     """
     chain = array.codecs
-    if chain.zarr_format != 2:
+    if chain.zarr_format not in (2, 3):
         raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
     if array.dtype.stored.itemsize == 0:
         raise UnknownCodec(f"elements of type {shown(array.dtype.typestr)} have no bytes to encode")
+    if chain.zarr_format == 3:
+        if array.dtype.vlen is not None:
+            objects.check_count(prod(array.chunk_shape), array.dtype.vlen, memory_bytes)
+        return V3Pipeline(array, memory_bytes)
     _check_objects(array, memory_bytes)
     codecs = [(spec.name, _codec(spec, array, memory_bytes)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
@@ -90,7 +73,7 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
 
 def is_of_numcodecs(name: str) -> bool:
     """Return whether nczfs implements a codec of numcodecs itself."""
-    return name in _CODECS or name in _OBJECT_CODECS
+    return name in FLAT_CODECS or name in _OBJECT_CODECS
 
 
 def _check_objects(array: ArrayDescription, memory_bytes: int) -> None:
@@ -100,7 +83,7 @@ def _check_objects(array: ArrayDescription, memory_bytes: int) -> None:
     else:
         objects.check_count(prod(array.chunk_shape), array.dtype.vlen, memory_bytes)
         misplaced = _OBJECT_CODECS.intersection(names[1:])
-        byte_codecs = _CODECS.keys() - {"categorize"}
+        byte_codecs = FLAT_CODECS.keys() - {"categorize"}
         if not names or names[0] in byte_codecs:
             raise UnknownCodec("elements of variable length need an object codec as first filter")
     if misplaced:
@@ -114,8 +97,8 @@ def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec
     if spec.name in _REFUSED:
         raise UnknownCodec(f"codec {shown(spec.name)} is not allowed: {_REFUSED[spec.name]}")
     settings = CodecSettings(spec.name, spec.configuration)
-    if spec.name in _CODECS:
-        return _CODECS[spec.name](settings)
+    if spec.name in FLAT_CODECS:
+        return FLAT_CODECS[spec.name](settings)
     if spec.name in _VLEN:
         return _VLEN[spec.name](settings, memory_bytes)
     if spec.name in _LISTED:

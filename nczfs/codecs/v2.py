@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from math import prod
-from threading import Lock
-from traceback import clear_frames
 
 import numpy as np
 
 from nczfs.codecs import buffers
 from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
+from nczfs.codecs.bytechain import ByteChain
 from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
-from nczfs.errors import CodecError, CorruptChunk
-from nczfs.messages import reason, shown
+from nczfs.codecs.turns import Turn
+from nczfs.errors import CorruptChunk
 from nczfs.model.hierarchy import ArrayDescription
-
-# The memory of objects is unknown before decoding. Two such chunks at a time would be no faster,
-# because Python makes objects in one thread.
-_objects_turn = Lock()
 
 
 class V2Pipeline(Pipeline):
@@ -46,42 +40,21 @@ class V2Pipeline(Pipeline):
         fortran = array.codecs.order == "F" and len(array.chunk_shape) > 1
         self._order: Order = "F" if fortran else "C"
         self._as_stored = self._order == "C" and self._stored == self._native
-        self._codecs = tuple(codecs)
-        sizes = [Size.exactly(self._chunk_bytes)]
-        for _, codec in codecs:
-            sizes.append(codec.encoded_size(sizes[-1]))
-        self._sizes = tuple(sizes)
+        self._turn = Turn(self._native)
+        self._chain = ByteChain(codecs, Size.exactly(self._chunk_bytes))
 
     @property
     def is_cheap(self) -> bool:
-        return all(codec.is_cheap for _, codec in self._codecs)
+        return self._chain.is_cheap
 
     def decode(self, data: Buffer, too_long: TooLong | None = None) -> Values:
-        with _objects_turn if self._native.hasobject else nullcontext():
-            try:
-                return self._decoded(data, too_long)
-            except CodecError as error:
-                _let_go_of_values(error)
-                raise
+        with self._turn:
+            return self._decoded(data, too_long)
 
     def _decoded(self, data: Buffer, too_long: TooLong | None) -> Values:
         flat = from_buffer(data)
         flat.flags.writeable = False
-        for place in range(len(self._codecs) - 1, -1, -1):
-            name, codec = self._codecs[place]
-            if flat.nbytes > self._sizes[place + 1].limit:
-                raise CorruptChunk(
-                    f"codec {shown(name)}: {flat.nbytes} bytes of data for a chunk of "
-                    f"{self._chunk_bytes}"
-                )
-            try:
-                flat = codec.decode(flat, self._sizes[place])
-            except MemoryError:
-                raise
-            except CodecError as error:
-                raise type(error)(f"codec {shown(name)}: {error}") from error
-            except Exception as error:
-                raise CorruptChunk(f"codec {shown(name)}: {reason(error)}") from error
+        flat = self._chain.decode(flat)
         values = self._cut(flat, too_long)
         if self._as_stored:
             return values
@@ -119,20 +92,4 @@ class V2Pipeline(Pipeline):
         if self._order == "F":
             values = values.T
         flat = np.ascontiguousarray(values, self._stored).reshape(-1)
-        for name, codec in self._codecs:
-            try:
-                flat = codec.encode(flat)
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise CodecError(
-                    f"codec {shown(name)} cannot encode the values: {reason(error)}"
-                ) from error
-        return flat.tobytes()
-
-
-def _let_go_of_values(error: BaseException | None) -> None:
-    """Keep an error from holding the values that were decoded so far."""
-    while error is not None:
-        clear_frames(error.__traceback__)
-        error = error.__cause__
+        return self._chain.encode(flat).tobytes()

@@ -17,7 +17,7 @@ BUDGET_SHARE = 8  # at most an eighth of the memory limit
 
 
 def fetch_coordinates(dataset: Dataset, variable: Variable) -> int:
-    """Load all chunks of the 1-D coordinate variables of a variable ahead.
+    """Load all chunks of the 1-D coordinate variables of a variable ahead, a shard at a time.
 
     A coordinate variable is one-dimensional and has the name of its dimension. The number of chunks
     and bytes is bounded; coordinates that do not fit are read on demand.
@@ -34,9 +34,7 @@ def fetch_coordinates(dataset: Dataset, variable: Variable) -> int:
         room -= count * description.chunk_bytes
         if room < 0 or chunks + count > CHUNKS_MAX:
             break
-        array = dataset.array(coordinate)
-        for number in range(count):
-            array.request((number,), Tally())
+        dataset.array(coordinate).request_run(0, description.size, Tally(), 0.0)
         chunks += count
     return chunks
 

@@ -15,9 +15,10 @@ from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.check import ArrayCheck, replaced
 from nczfs.engine.arrays.storing import Storing
-from nczfs.engine.chunks.base import ChunkSource
+from nczfs.engine.chunks.base import ChunkSource, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.chunks.shardindexes import ShardIndexes, ShardMemory
 from nczfs.engine.chunks.sources import source_of
 from nczfs.engine.chunks.spill import spill_tier
 from nczfs.engine.chunks.storedarray import (
@@ -27,7 +28,7 @@ from nczfs.engine.chunks.storedarray import (
     is_resized,
     is_same_array,
 )
-from nczfs.engine.lease.lease import Leases
+from nczfs.engine.lease.lease import Lease, Leases
 from nczfs.engine.metadata.changes import WrittenArray
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.documents import LEDGER_SHARE, MetadataCache
@@ -46,7 +47,6 @@ from nczfs.engine.values.quantize import rounding_of
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import CodecError, NczfsError
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
@@ -71,6 +71,7 @@ class Engine:
         self.windows = Windows(self.cache)
         self.ledger = Ledger(self.options.memory_limit_bytes // LEDGER_SHARE, self.cache.claim)
         self.texts: Shelf[object, bytes] = Shelf(self.ledger)
+        self.shards = ShardMemory(ShardIndexes(Shelf(self.ledger)), self.cache.claim)
         self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool.log) if spool is not None and is_kept else None
@@ -164,10 +165,11 @@ class Dataset(Hierarchy):
         edited: Callable[[Prefix], None] = lambda _: None,
         *,
         is_apart: bool = False,
+        lease: Lease | None = None,
     ) -> None:
         self.engine = engine
         self._is_apart = is_apart
-        self.lease = engine.leases.of(metadata.zmap, root)
+        self.lease = lease or engine.leases.of(metadata.zmap, root)
         self.zmap: ZMap = Guarded(metadata.zmap, self.lease.writing)
         edits = Edits(
             metadata,
@@ -394,42 +396,34 @@ class Dataset(Hierarchy):
                 self.zmap.delete(full)
                 self._metadata.changed(full)
 
-    def delete_chunks(self, variable: Variable, is_wanted: Callable[[ChunkIndex], bool]) -> None:
-        """Remove the stored chunks of an array for which `is_wanted` returns true."""
+    def delete_units(self, variable: Variable, is_wanted: Callable[[UnitIndex], bool]) -> None:
+        """Remove the stored units of an array for which `is_wanted` returns true."""
         array = self.array(variable)
-        stored, cache = array.stored, self.engine.cache
-        self.engine.writeback.drop(stored, lambda chunk_id: not is_wanted(chunk_id[1]))
+        writer = array.writer()
+        self.engine.writeback.drop(array.stored, lambda each: not is_wanted(writer.unit(each[1])))
         try:
-            gone = array.writer().delete(is_wanted)
-        except NczfsError:
-            cache.discard(stored)
-            raise
-        for index in gone:
-            cache.drop((stored, index))
+            writer.delete(is_wanted)
+        finally:
+            self.engine.cache.discard(array.stored)
 
     def chunks(self, variable: Variable) -> tuple[StoredArray, ChunkSource]:
         """Return the array of a variable, and where its chunks come from."""
         array = variable.array  # the variable itself is not held: its attributes may be large
-        prefix = self.prefix(variable.key)
-        stored = self.engine.arrays.of(self._metadata.zmap, prefix, array)
-        lease = self.lease
+        engine, lease = self.engine, self.lease
+        stored = engine.arrays.of(self._metadata.zmap, self.prefix(variable.key), array)
         stored.is_waiting = lambda: lease.is_being_taken
         check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
         near = None if self.is_far else check.is_unchanged
         confirm = Confirmation(check.ask, lambda: stored.doubts, near)
-        options = self.engine.options
-        return stored, source_of(self.zmap, stored.place, array, options, confirm)
+        place, options, shards = stored.place, engine.options, engine.shards
+        grows = variable.unlimited
+        return stored, source_of(self.zmap, place, array, options, confirm, shards, grows)
 
     def _new_array(self, variable: Variable) -> Array:
-        engine = self.engine
+        engine, grows = self.engine, variable.unlimited
         stored, source = self.chunks(variable)
         chunks = ArrayChunks(
-            source,
-            stored,
-            engine.cache,
-            engine.writeback,
-            engine.pools,
-            grows=tuple(dimension.unlimited for dimension in variable.dimensions),
+            source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
         )
         rounding = rounding_of(variable)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)

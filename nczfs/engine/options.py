@@ -34,6 +34,8 @@ class EngineOptions:
     metadata_ttl_s : for how long answers of a store stay valid; math.inf: until refreshed.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
     document_bytes_max : a larger metadata document is refused by name.
+    create_format : the format of new datasets where none is asked for; None: what the mode of the
+        URL means.
     flush_age_s : time after which writes are stored in the background; None: only on request, or
         when there is no room.
     is_single_writer : nothing else writes: no lease is taken on stores without conditional writes.
@@ -51,6 +53,7 @@ class EngineOptions:
     missing_chunks: MissingChunks = MissingChunks.FILL
     chunk_bytes_max: int = 2 * GIB
     document_bytes_max: int = 16 * MIB
+    create_format: str | None = None
     flush_age_s: float | None = None
     is_single_writer: bool = False
     lease: LeaseTerms = field(default_factory=LeaseTerms)
@@ -66,6 +69,7 @@ def format_options(modes: frozenset[str], options: EngineOptions) -> FormatOptio
         options_of(modes),
         chunk_bytes_max=options.chunk_bytes_max,
         document_bytes_max=options.document_bytes_max,
+        create_format=options.create_format,
     )
 
 

@@ -109,6 +109,11 @@ class StoreHealth:
         """Whether there is no pause."""
         return self.retry.is_due
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the store has failed, so that there was a pause, and taken nothing since."""
+        return self.retry.attempts > 0
+
     def stored(self) -> None:
         """Note that the store took something."""
         with self._lock:

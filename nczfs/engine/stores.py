@@ -6,11 +6,11 @@ import os
 from dataclasses import replace
 
 from nczfs.errors import BadUrl
-from nczfs.formats.family import ParquetForm
+from nczfs.formats.family import InlineForm, ParquetForm
 from nczfs.formats.registry import FORMATS
 from nczfs.zmap import registry
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.documents import KnownDocuments, ParquetDocuments
+from nczfs.zmap.documents import InlineCopies, KnownDocuments, ParquetDocuments
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl, parse_url
 
@@ -43,17 +43,25 @@ def known_documents() -> KnownDocuments:
         n for names in written for n in (names.copy, *names.hints, *names.others)
     )
     forms = [family.parquet for family in FORMATS.families if family.parquet is not None]
+    inline = [family.inline for family in FORMATS.families if family.inline is not None]
     return KnownDocuments(
         arrays=tuple(n for names in written for n in names.arrays if n not in names.groups),
         usual=FORMATS.usual,
         others=tuple(name for name in others if name and name not in FORMATS.usual),
         copies=tuple(names.copy for names in written if names.copy),
         parquet=next(map(_parquet, forms), None),
+        inline=next(map(_inline, inline), None),
     )
 
 
 def _parquet(form: ParquetForm) -> ParquetDocuments:
-    return ParquetDocuments(form.key, form.array, form.lengths_of, form.copy_of)
+    others = [family.names for family in FORMATS.families if family.parquet is None]
+    unreferenced = tuple(name for names in others for name in names.arrays)
+    return ParquetDocuments(form.key, form.array, form.lengths_of, form.copy_of, unreferenced)
+
+
+def _inline(form: InlineForm) -> InlineCopies:
+    return InlineCopies(form.document, form.members, form.array)
 
 
 def _knowing(options: StoreOptions) -> StoreOptions:

@@ -17,6 +17,9 @@ NAMES_MAX = 1 << 16
 _TEXT_TYPES = frozenset({"S1", "U1"})
 
 
+UNLIMITED = "_nczfs_unlimited"
+"""The attribute of a group of Zarr v3 with the names of its unlimited dimensions, a list."""
+
 MAXSTRLEN = "_nczarr_maxstrlen"
 DEFAULT_MAXSTRLEN = "_nczarr_default_maxstrlen"
 """Attributes in which users of netcdf-c give the bytes per string. They are shown."""
@@ -26,7 +29,7 @@ def is_hidden(name: str) -> bool:
     """Return whether an attribute belongs to the format and not to the user."""
     if name in (MAXSTRLEN, DEFAULT_MAXSTRLEN):
         return False
-    return name in ("_ARRAY_DIMENSIONS", "_NCProperties") or name.startswith(
+    return name in ("_ARRAY_DIMENSIONS", "_NCProperties", UNLIMITED) or name.startswith(
         ("_nczarr_", "_NCZARR_")
     )
 

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from nczfs.formats.documentnames import DocumentNames
+from nczfs.formats.names import below
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import DataType
-from nczfs.model.hierarchy import ChunkKeys, CodecChain, CodecSpec, GroupHeader, Json, Variable
+from nczfs.model.hierarchy import (
+    ChunkKeys,
+    CodecChain,
+    CodecSpec,
+    GroupHeader,
+    Json,
+    Shards,
+    Variable,
+)
 
 T = TypeVar("T")
 
@@ -47,12 +56,15 @@ class FormatOptions:
     document_bytes_max : a larger document is refused by name. Consolidated metadata may have eight
         times as much.
     chunk_bytes_max : a chunk that decodes to more is refused by name.
+    create_format : the name of the format of new datasets, where none is asked for; None: what the
+        other options mean.
     """
 
     xarray: bool = True
     pure: bool = False
     document_bytes_max: int = 16 << 20
     chunk_bytes_max: int = 2 << 30
+    create_format: str | None = None
 
 
 Node: TypeAlias = "GroupHeader | Variable"
@@ -105,14 +117,22 @@ class ConsolidatedForm(ABC):
 
     Attributes
     ----------
-    key : of the copy, below the root of the dataset.
+    key : of the document with the copy, below the root of the dataset. It may hold other things,
+        too, and then exists without a copy.
     """
 
     key: str
 
     @abstractmethod
-    def read(self, data: bytes) -> Consolidated:
-        """Find the documents in a copy. Raises BadMetadata."""
+    def has_copy(self, data: bytes) -> bool:
+        """Return whether the document holds a copy, which may be empty or broken."""
+
+    @abstractmethod
+    def read(self, data: bytes) -> Consolidated | None:
+        """Find the documents in a copy; None: there is no copy, or an empty one.
+
+        Raises BadMetadata.
+        """
 
     @abstractmethod
     def made_of(self, documents: Mapping[str, bytes]) -> bytes:
@@ -121,11 +141,11 @@ class ConsolidatedForm(ABC):
         Parameters
         ----------
         documents : by their keys, in the desired order; those that are never consolidated are left
-            out.
+            out. That of `key` is among them if it holds other things.
 
         Raises
         ------
-        BadMetadata : one of them is broken.
+        BadMetadata : one of them is broken, or that of `key` is missing.
         """
 
     @abstractmethod
@@ -141,6 +161,14 @@ class ConsolidatedForm(ABC):
         BadMetadata : the copy cannot be read, or a new document is broken.
         """
 
+    @abstractmethod
+    def emptied(self, data: bytes) -> bytes | None:
+        """Return the document without its copy; None: nothing is left of it. Raises BadMetadata."""
+
+    @abstractmethod
+    def as_repeated(self, data: bytes, key: str) -> bytes:
+        """Return a single document without what a copy leaves out of it."""
+
 
 class MetadataFormat(ABC):
     """A reader and writer of the nodes of one dataset. It holds only what its root says.
@@ -151,17 +179,21 @@ class MetadataFormat(ABC):
     copy : how all documents are repeated in one; None: they never are.
     declares : whether groups declare their dimensions and list their members; otherwise both are
         what the store holds.
+    lists_unlimited : whether groups that declare no dimensions tell which of them are unlimited.
     is_netcdf : whether its types are those of netCDF: strings in cells of a fixed length are text,
         and the bits that rounding keeps are an attribute.
     orders : that the elements inside the chunks of a new array can have; netcdf-c takes all for C.
+    keeps_nan_bits : whether a fill value can be any NaN; otherwise there is one.
     """
 
     name: str
     names: DocumentNames
     copy: ConsolidatedForm | None
     declares: bool
+    lists_unlimited: bool
     is_netcdf: bool
     orders: tuple[str, ...]
+    keeps_nan_bits: bool
 
     @property
     def single(self) -> MetadataFormat:
@@ -195,6 +227,13 @@ class MetadataFormat(ABC):
     def keys(self, path: str) -> tuple[str, ...]:
         """Return the keys of all documents that can describe a node at `path`."""
         return tuple(dict.fromkeys((*self.array_keys(path), *self.group_keys(path))))
+
+    def keys_to_change(self, path: str) -> tuple[str, ...]:
+        """Return the keys of all documents that are read before a node at `path` is written.
+
+        They include those of other versions, beside which nothing is changed.
+        """
+        return (*self.keys(path), *(below(path, name) for name in self.names.rivals))
 
     def names_below(self, path: str, documents: Documents) -> tuple[str, ...] | None:
         """Return the names of the nodes right below a group, if one document has them all.
@@ -271,9 +310,18 @@ class MetadataFormat(ABC):
         order : of the elements inside a chunk, one of `orders`.
         """
 
+    def new_shards(self, shape: tuple[int, ...]) -> Shards | None:
+        """Return how chunks lie in new shards of a shape; None: the format has no shards."""
+        return None
+
     @abstractmethod
-    def chunk_keys(self, separator: str) -> ChunkKeys:
-        """Return the form of the chunk keys of a new array with a separator, "." or "/"."""
+    def chunk_keys(self, separator: str | None) -> ChunkKeys:
+        """Return the form of the chunk keys of a new array.
+
+        Parameters
+        ----------
+        separator : "." or "/"; None: the usual one of the format.
+        """
 
     @abstractmethod
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:

@@ -72,6 +72,7 @@ class ConsolidatedDocuments:
         if consolidated is None or data is None:
             # Missing attributes have two spellings.
             return (consolidated or b"{}", data or b"{}") != (b"{}", b"{}")
+        data = self._form.as_repeated(data, key)
         if consolidated == data:
             return False
         try:
@@ -99,8 +100,10 @@ class ConsolidatedFormat(MetadataFormat):
         self.names = inner.names
         self.copy: ConsolidatedForm = inner.copy
         self.declares = inner.declares
+        self.lists_unlimited = inner.lists_unlimited
         self.is_netcdf = inner.is_netcdf
         self.orders = inner.orders
+        self.keeps_nan_bits = inner.keeps_nan_bits
         self._inner = inner
 
     @property
@@ -185,7 +188,7 @@ class ConsolidatedFormat(MetadataFormat):
     ) -> CodecChain:
         return self._inner.codec_chain(codecs, dtype, order)
 
-    def chunk_keys(self, separator: str) -> ChunkKeys:
+    def chunk_keys(self, separator: str | None) -> ChunkKeys:
         return self._inner.chunk_keys(separator)
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:

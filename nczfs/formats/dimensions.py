@@ -13,6 +13,7 @@ from nczfs.model.hierarchy import Dimension, Json
 Declared = Callable[[str], Mapping[str, Dimension]]
 """Returns the dimensions that the group at a path declares, by name; none without a group."""
 
+DIMENSION_NAMES = "dimension_names"  # of Zarr v3
 SCALAR_NAME = "_scalar_"  # netcdf-c 4.10's name for the only dimension of a scalar
 
 
@@ -125,21 +126,32 @@ def _referred(
 
 
 def by_name(
-    names: Json, place: VariablePlace, declared: Declared, problems: Problems
+    names: Json,
+    place: VariablePlace,
+    declared: Declared,
+    problems: Problems,
+    member: str = "_ARRAY_DIMENSIONS",
 ) -> tuple[Dimension, ...]:
     """Return the dimensions that ``_ARRAY_DIMENSIONS`` names (the xarray convention).
 
     They belong to the variable's own group, as in netcdf-c since 4.10.0, unless a group above
     declares one of that name and length.
+
+    Parameters
+    ----------
+    member : of the document, for messages. In ``dimension_names`` null is the name of none.
     """
     if not isinstance(names, list) or len(names) != len(place.shape):
         problems.add(
-            f"{place.where}: _ARRAY_DIMENSIONS {shown(names)} does not fit a shape of "
+            f"{place.where}: {member} {shown(names)} does not fit a shape of "
             f"{len(place.shape)} dimensions; they have no names"
         )
         return anonymous_for(place.shape)
     found: list[Dimension] = []
     for name, size in zip(names, place.shape, strict=True):
+        if name is None and member == DIMENSION_NAMES:
+            found.append(anonymous(size))
+            continue
         if not isinstance(name, str) or not is_name(name):
             problems.add(f"{place.where}: {shown(name)} cannot be the name of a dimension")
             found.append(anonymous(size))

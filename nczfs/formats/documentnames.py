@@ -20,6 +20,8 @@ class DocumentNames:
     others : further documents of nodes.
     rare : those that only the first releases wrote.
     copy : the consolidated copy of all others, at the root; "": the formats have none.
+    rivals : those of other versions that describe the same chunks, where both lie beside each
+        other.
     chunks : matches whole names of chunks below their array.
     """
 
@@ -31,6 +33,7 @@ class DocumentNames:
     others: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
     copy: str = ""
+    rivals: tuple[str, ...] = ()
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:

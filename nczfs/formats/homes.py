@@ -1,12 +1,21 @@
-"""Where the dimensions of a tree of groups are declared when it becomes a netCDF file, or CDL."""
+"""Where the dimensions of a tree of groups are declared when it becomes a file or a dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.names import below
 from nczfs.model.hierarchy import Dimension, Group, Variable
+
+Spare: TypeAlias = Callable[[Dimension, Dimension], Dimension]
+"""Returns what stands for a dimension if the declared one of its group and name has another length.
+
+The declared one is the first argument, which may stand for both. Otherwise the result is declared
+in its own group.
+"""
 
 
 class DimensionHomes:
@@ -19,6 +28,8 @@ class DimensionHomes:
     top : becomes the root.
     only_above : whether a variable sees only dimensions of its own group and of those above it.
         Where it refers to one of another group, the root declares that, too.
+    spare : for a second dimension of one name in a group, which netCDF does not allow; None: it
+        becomes an anonymous dimension of the root.
 
     Attributes
     ----------
@@ -27,8 +38,9 @@ class DimensionHomes:
         these.
     """
 
-    def __init__(self, top: Group, *, only_above: bool = False) -> None:
+    def __init__(self, top: Group, *, only_above: bool = False, spare: Spare | None = None) -> None:
         self.root = top.header.path
+        self._spare = spare or self._anonymous
         self._only_above = only_above
         self._found: dict[str, dict[str, Dimension]] = {}
         self.declared: Mapping[str, Mapping[str, Dimension]] = self._found
@@ -49,23 +61,27 @@ class DimensionHomes:
         home = self._home(dimension, here)
         known = self._found[home].setdefault(dimension.name, _at(dimension, home))
         if known.size != dimension.size:
-            self._spare(dimension.size)
+            self._other(known, _at(dimension, home))
 
-    def _spare(self, size: int) -> Dimension:
-        """Return the anonymous dimension of a length, which the root declares."""
-        name, in_root = anonymous(size).name, self._found[self.root]
-        while True:
-            spare = Dimension(name, size, group=self.root, anonymous=True)
-            if in_root.setdefault(name, spare).size == size:
-                return in_root[name]
-            name += "_"
+    def _anonymous(self, _: Dimension, dimension: Dimension) -> Dimension:
+        return replace(anonymous(dimension.size), group=self.root)
+
+    def _other(self, known: Dimension, dimension: Dimension) -> Dimension:
+        """Return what stands for a dimension, where a known one of its name has another length."""
+        spare = self._spare(known, dimension)
+        if spare is known:
+            return known
+        declared = self._found[spare.group]
+        while (found := declared.setdefault(spare.name, spare)).size != dimension.size:
+            spare = replace(spare, name=f"{spare.name}_")
+        return found
 
     def _settled(self, dimension: Dimension, here: str) -> Dimension:
-        known = self._found[self._home(dimension, here)][dimension.name]
+        home = self._home(dimension, here)
+        known = self._found[home][dimension.name]
         if known.size == dimension.size:
             return known
-        # Two arrays give one name two lengths, which is impossible in a netCDF group.
-        return self._spare(dimension.size)
+        return self._other(known, _at(dimension, home))
 
     def _home(self, dimension: Dimension, here: str) -> str:
         home = dimension.group
@@ -86,8 +102,4 @@ def groups_of(top: Group) -> Iterator[Group]:
 
 
 def _at(dimension: Dimension, group: str) -> Dimension:
-    if dimension.group == group:
-        return dimension
-    return Dimension(
-        dimension.name, dimension.size, dimension.unlimited, group, dimension.anonymous
-    )
+    return dimension if dimension.group == group else replace(dimension, group=group)

@@ -26,15 +26,17 @@ class JsonPart:
     Attributes
     ----------
     start, stop : the range of its value, without surrounding blanks.
+    depth : of the object that it is a member of; the outermost has 1.
     """
 
     name: str
     start: int
     stop: int
+    depth: int = 1
 
 
 class Parts:
-    """The members of a JSON object, and those of its members that are objects.
+    """The members of a JSON object, and those of the objects in its outer levels.
 
     Values are not parsed: one may turn out not to be JSON.
 
@@ -42,17 +44,18 @@ class Parts:
     ----------
     data : the text.
     where : the key it was found at, for messages.
-    members_max : of both levels together.
+    members_max : of all these levels together.
+    levels : of nested objects that have members.
 
     Raises
     ------
     BadMetadata : the text is not an object, or exceeds the limit.
     """
 
-    def __init__(self, data: bytes, where: str, *, members_max: int) -> None:
+    def __init__(self, data: bytes, where: str, *, members_max: int, levels: int = 2) -> None:
         self._data = data
         self._where = where
-        self._marks = jsonshape.outline(data, levels=2)
+        self._marks = jsonshape.outline(data, levels=levels)
         if self._marks.places.size > members_max:
             raise BadMetadata(f"{where}: has more than {members_max} members")
         begin = len(_BOM) if data.startswith(_BOM) else 0
@@ -69,7 +72,7 @@ class Parts:
 
     def within(self, part: JsonPart) -> Iterator[JsonPart]:
         """Return the members of a member. Raises BadMetadata if that is not an object."""
-        return self._members(part.start, part.stop, depth=2)
+        return self._members(part.start, part.stop, depth=part.depth + 1)
 
     def _members(self, start: int, stop: int, *, depth: int) -> Iterator[JsonPart]:
         """Return the members of the object from `start` to `stop`."""
@@ -87,7 +90,8 @@ class Parts:
             head = _HEAD.match(self._data, before + 1, after)
             if head is None:
                 raise self._broken(before + 1)
-            yield JsonPart(self._name(head[1], before + 1), *self._trimmed(head.end(), after))
+            value = self._trimmed(head.end(), after)
+            yield JsonPart(self._name(head[1], before + 1), *value, depth)
 
     def _trimmed(self, start: int, stop: int) -> tuple[int, int]:
         """Return a range without the blanks at both ends."""

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 
 import numpy as np
@@ -29,6 +30,7 @@ DEPTH_MAX = 100  # real documents have less than ten levels; walks over a value 
 MEMBERS_MAX = 1 << 20
 DIGITS_MAX = 1000  # a longer integer stays a word: converting it would take quadratic time
 _PART_CHARACTERS = 1 << 20
+_SMALL_BYTES, _REMEMBERED = 4 << 10, 64  # parsed, a few MiB at most
 
 
 class Unfinished(BadMetadata):
@@ -117,10 +119,24 @@ def parse_object(
 ) -> tuple[dict[str, Json], tuple[str, ...]]:
     """Parse a document that must be a JSON object. Returns its members and the notes.
 
+    The result may be shared with other callers, and must not be changed.
+
     Raises
     ------
     BadMetadata : as `parse`, or the document is not an object.
     """
+    if len(data) <= min(_SMALL_BYTES, bytes_max):
+        return _remembered_object(data, where)
+    return _object(data, where, bytes_max)
+
+
+@lru_cache(_REMEMBERED)
+def _remembered_object(data: bytes, where: str) -> tuple[dict[str, Json], tuple[str, ...]]:
+    """Parse a small document once: an append reads and compares the same few several times."""
+    return _object(data, where, _SMALL_BYTES)
+
+
+def _object(data: bytes, where: str, bytes_max: int) -> tuple[dict[str, Json], tuple[str, ...]]:
     parsed = parse(data, where, bytes_max=bytes_max)
     if not isinstance(parsed.value, dict):
         raise BadMetadata(f"{where}: is not a JSON object, but {shown(parsed.value)}")

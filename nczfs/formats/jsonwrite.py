@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from json.encoder import encode_basestring  # without the checks of the encoder
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 def strict(value: Json) -> str:
     """Return the JSON of a value with netcdf-c's blanks: ``{"b": [1,2], "c": 1.50}``."""
     if type(value) is str:  # as most are; no spelling to keep
-        return _quoted(value)
+        return encode_basestring(value)
     match value:
         case Real():
             return value.text
@@ -40,7 +41,7 @@ def strict(value: Json) -> str:
         case list():
             return "[" + ",".join([strict(item) for item in value]) + "]"
         case dict():
-            members = [f"{_quoted(name)}: {strict(item)}" for name, item in value.items()]
+            members = [f"{encode_basestring(name)}: {strict(item)}" for name, item in value.items()]
             return "{" + ", ".join(members) + "}"
         case int() if not isinstance(value, bool):
             return int.__repr__(value)  # without the encoder, which takes ten times as long

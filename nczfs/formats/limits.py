@@ -24,10 +24,17 @@ def check_array(array: ArrayDescription, where: str, options: FormatOptions) -> 
     ------
     BadMetadata : its shape is impossible. Unsupported : its chunks are beyond the limit.
     """
-    for member, lengths in (("shape", array.shape), ("chunks", array.chunk_shape)):
+    shapes = ("shape", array.shape), ("chunks", array.chunk_shape), ("shards", array.unit_shape)
+    for member, lengths in shapes:
         for length in lengths:
             if length > LENGTH_MAX:
                 raise BadMetadata(f"{where}: {member}: {shown(length)} is beyond 2^63 - 1")
+    for axis, (cuts, length) in enumerate(zip(array.cuts, array.shape, strict=False)):
+        if cuts.stop is not None and cuts.stop < length:
+            raise BadMetadata(
+                f"{where}: the chunks along dimension {axis} end at {shown(cuts.stop)}, and the "
+                f"array at {shown(length)}"
+            )
     if array.chunk_bytes > options.chunk_bytes_max:
         raise Unsupported(
             f"{where}: chunks of {shown(prod(array.chunk_shape))} elements decode to "

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from nczfs.errors import UsageError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.documentnames import DocumentNames
-from nczfs.formats.family import FormatFamily
+from nczfs.formats.family import Conversion, FormatFamily
 from nczfs.formats.v2 import V2
 from nczfs.formats.v3 import V3
 
@@ -42,7 +42,8 @@ class Registry:
     written : the names of the families that nczfs writes.
     usual : the names of the documents that show what a node is, in most datasets.
     at_root : those at which `detect` may look, to be fetched together.
-    copies : those of consolidated copies.
+    copies : those of consolidated copies and nothing else.
+    copy_keys : the keys of all documents with consolidated copies, below the root of a dataset.
     documents : all of them.
     names : of formats in which a dataset can be created.
     aliases : other names for some of these.
@@ -59,6 +60,8 @@ class Registry:
         self.usual = _joined(names.usual for names in self.written)
         self.at_root = _joined(names.at_root for names in every)
         self.copies = frozenset(names.copy for names in every if names.copy)
+        forms = [family.copy for family in families if family.copy is not None]
+        self.copy_keys = frozenset(form.key for form in forms)
         self.documents = self.copies.union(*(names.single for names in every))
         self.names = _joined(tuple(family.makers) for family in families)
         self.aliases = {a: name for family in families for a, name in family.aliases.items()}
@@ -83,7 +86,7 @@ class Registry:
 
         Parameters
         ----------
-        copies : to be read instead of `documents`, by the name of the consolidated copy that they
+        copies : to be read instead of `documents`, by the key of the consolidated copy that they
             are from.
 
         Raises
@@ -94,7 +97,9 @@ class Registry:
         copies = copies or {}
         for names_of in (_node_names, _hint_names):
             for family in self.families:
-                own = copies.get(family.names.copy, documents)
+                own = documents
+                if family.copy is not None:
+                    own = copies.get(family.copy.key, documents)
                 if any(own.get(name) is not None for name in names_of(family.names)):
                     return family.opened(own, options)
         return None
@@ -107,8 +112,8 @@ class Registry:
         wanted: list[str] = []
         first: list[str] = []
         for family in self.families:
-            wanted += [family.names.copy] if family.names.copy else family.names.at_root
-            if family.names.copy:
+            wanted += family.names.at_root if family.copy is None else [family.copy.key]
+            if family.copy is not None:
                 first = list(wanted)
         return tuple(first)
 
@@ -130,17 +135,22 @@ class Registry:
         listed = ", ".join((*self.names, *self.aliases))
         raise UsageError(f"{name!r} is not a metadata format; known formats are {listed}")
 
+    @property
+    def conversion(self) -> Conversion:
+        """How nodes of older formats are described again in the newest one."""
+        return next(f.conversion for f in self.families if f.conversion is not None)
+
     def is_chunk(self, name: str) -> bool:
         """Return whether a chunk can have a name below its array, in any format."""
         return any(family.names.is_chunk(name) for family in self.families)
 
     def bytes_max(self, options: FormatOptions, key: str) -> int:
         """Return how large the document of a key may be."""
-        is_copy = key.rpartition("/")[2] in self.copies
+        is_copy = key in self.copy_keys or key.rpartition("/")[2] in self.copies
         return options.document_bytes_max * (COPY_FACTOR if is_copy else 1)
 
 
-FORMATS = Registry(V2, V3)
+FORMATS = Registry(V3, V2)
 """The formats that this process knows."""
 
 
@@ -151,7 +161,8 @@ def new_format(name: str | None, options: FormatOptions) -> MetadataFormat:
     ------
     UsageError : there is no such format.
     """
-    return FORMATS.named(name or (DEFAULT_PURE_NAME if options.pure else DEFAULT_NAME), options)
+    usual = DEFAULT_PURE_NAME if options.pure else DEFAULT_NAME
+    return FORMATS.named(name or options.create_format or usual, options)
 
 
 def options_of(modes: frozenset[str]) -> FormatOptions:

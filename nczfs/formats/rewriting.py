@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias, TypeVar
 
-from nczfs.errors import BadMetadata, Unsupported
+from nczfs.errors import BadMetadata, NotWritable, Unsupported
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
@@ -53,7 +53,17 @@ def existing_node(
     Raises
     ------
     Unsupported : a variable would replace a group, or a group a variable.
+    NotWritable : the node has documents of another version, too, which would no longer agree.
     """
+    rivals = [below(node.path, name) for name in written_as.names.rivals]
+    documents.fetch(rivals)
+    for rival in rivals:
+        if documents.get(rival) is not None:
+            raise NotWritable(
+                f"/{node.path}: is described twice, also by {rival}; its metadata cannot be "
+                "changed before one of both is removed (nczfs convert-metadata --remove-old "
+                "removes the documents of Zarr v2)"
+            )
     if all(documents.get(key) is None for key in written_as.keys(node.path)):
         return None
     existing = written_as.read_node(node.path, documents) if found is None else found
@@ -89,7 +99,7 @@ def rewrite(
         key = below(path, name)
         data = documents.get(key)
         if current is None:
-            text, is_changed = strict(dict(members)), True
+            text = strict(dict(members))
         else:
             try:
                 stored = {} if data is None else _parsed(data, key, options)
@@ -97,12 +107,12 @@ def rewrite(
                 if merged({}, current.get(name, OwnMembers()), members):
                     raise BadMetadata(f"{error}; repair or delete it before writing") from error
                 continue
-            text = strict(merged(stored, current.get(name, OwnMembers()), members))
-            is_changed = text != strict(stored)
-        if is_changed:
-            new = _encoded(text, key, options)
-            if new != data:
-                written.append((key, new))
+            changed = merged(stored, current.get(name, OwnMembers()), members)
+            if _has_same_members(changed, stored) or (text := strict(changed)) == strict(stored):
+                continue
+        new = _encoded(text, key, options)
+        if new != data:
+            written.append((key, new))
     return tuple(written)
 
 
@@ -118,7 +128,7 @@ def merged(stored: Mapping[str, Json], current: OwnMembers, wanted: OwnMembers) 
         result.pop(name, None)
     for name, value in wanted.items():
         old = current.get(name)
-        if name in current and strict(old) == strict(value):
+        if name in current and _is_same(old, value):
             continue
         kept = result.get(name)
         if isinstance(value, OwnMembers):
@@ -132,6 +142,18 @@ def merged(stored: Mapping[str, Json], current: OwnMembers, wanted: OwnMembers) 
         else:
             new[name] = value
     return _inserted(result, new)
+
+
+def _has_same_members(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """Return whether an object has the very members of another one, in their order."""
+    return list(one) == list(other) and all(one[name] is other[name] for name in one)
+
+
+def _is_same(old: Json, new: Json) -> bool:
+    """Return whether two values are written the same."""
+    if type(old) is type(new) and type(old) in (str, int):  # as most are
+        return old == new
+    return strict(old) == strict(new)
 
 
 def _inserted(members: dict[str, Json], new: dict[str, Json]) -> dict[str, Json]:

@@ -1,8 +1,12 @@
-"""The thread that tells the kernel what to forget.
+"""The thread that tells the kernel what to forget, and puts pages into its cache.
 
 If the event loop sends an invalidation while a buffered read of the same inode is in flight, the
 call waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So only
 this thread calls the kernel, and no other thread waits for it longer than `PATIENCE_S`.
+
+Old bytes must not get into the cache behind an invalidation. So a ticket is taken before bytes are
+read, an invalidation voids it when it is noted, and both are sent by this one thread: pages are put
+before the invalidation, which drops them, or not at all.
 """
 
 from __future__ import annotations
@@ -10,20 +14,31 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import pyfuse3
 
-from nczfs.vfs.base import Entry, InodeNo
+from nczfs import metrics
+from nczfs.vfs.base import Buffer, Entry, InodeNo, PageTicket
 
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 0.1
+PAGES_WAITING_BYTES_MAX = 8 << 20
 
 _Note: TypeAlias = "InodeNo | Entry"
+
+
+class _Pages(NamedTuple):
+    """Whole pages of a file, which were read after the ticket was given."""
+
+    ticket: PageTicket
+    offset: int
+    data: Buffer
 
 
 class Invalidator:
@@ -39,7 +54,9 @@ class Invalidator:
         self._notes: dict[_Note, None] = {}
         self._locked: Counter[InodeNo] = Counter()
         self._written: Counter[InodeNo] = Counter()
-        self._telling: _Note | None = None
+        self._tickets: WeakValueDictionary[InodeNo, PageTicket] = WeakValueDictionary()
+        self._pages: deque[_Pages] = deque()
+        self._telling: _Note | _Pages | None = None
         self._telling_from = 0.0
         self._stopped = False
         self._overflowed = False
@@ -52,6 +69,33 @@ class Invalidator:
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
         """Make the kernel forget the entry `name` of a directory, or its absence."""
         self._note((parent, name))
+
+    def page_ticket(self, ino: InodeNo) -> PageTicket:
+        """See `Notifier.page_ticket`."""
+        with self._changed:
+            ticket = self._tickets.get(ino)
+            if ticket is None:
+                ticket = self._tickets[ino] = PageTicket(ino)
+            return ticket
+
+    def put_pages(self, ticket: PageTicket, offset: int, data: Buffer) -> bool:
+        """See `Notifier.put_pages`."""
+        with self._changed:
+            waiting = sum(len(pages.data) for pages in self._pages)
+            has_room = waiting + len(data) <= PAGES_WAITING_BYTES_MAX
+            if self._stopped or not ticket.is_valid or not has_room:
+                return False
+            self._pages.append(_Pages(ticket, offset, data))
+            self._changed.notify_all()
+        return True
+
+    def void_pages(self, ino: InodeNo) -> None:
+        """See `Notifier.void_pages`."""
+        with self._changed:
+            self._void(ino)
+            is_done = self._changed.wait_for(lambda: not self._is_putting(ino), PATIENCE_S)
+        if not is_done:
+            self._note(ino)
 
     @contextmanager
     def changing(
@@ -97,6 +141,7 @@ class Invalidator:
         with self._changed:
             self._stopped = True
             self._notes.clear()
+            self._pages.clear()
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -105,6 +150,8 @@ class Invalidator:
         with self._changed:
             if self._stopped:
                 return
+            if not isinstance(note, tuple):
+                self._void(note)
             self._notes[note] = None
             overflow = len(self._notes) > self._capacity
             if overflow:
@@ -114,6 +161,15 @@ class Invalidator:
             self._changed.notify_all()
         if first_overflow:
             log.warning("too many invalidations wait; the oldest are left to the TTLs")
+
+    def _void(self, ino: InodeNo) -> None:
+        ticket = self._tickets.pop(ino, None)
+        if ticket is not None:
+            ticket.is_valid = False
+            self._pages = deque(pages for pages in self._pages if pages.ticket.is_valid)
+
+    def _is_putting(self, ino: InodeNo) -> bool:
+        return isinstance(self._telling, _Pages) and self._telling.ticket.ino == ino
 
     def _settle(self) -> None:
         with self._changed:
@@ -125,8 +181,11 @@ class Invalidator:
             return True
         if self._telling is None:
             return self._next() is None
-        is_stuck = time.monotonic() - self._telling_from > PATIENCE_S
-        return is_stuck or self._waits(self._telling)
+        if time.monotonic() - self._telling_from > PATIENCE_S:
+            return True  # it is stuck
+        if isinstance(self._telling, _Pages):
+            return self._next() is None
+        return self._waits(self._telling)
 
     def _next(self) -> _Note | None:
         return next((note for note in self._notes if not self._waits(note)), None)
@@ -139,15 +198,41 @@ class Invalidator:
         while True:
             with self._changed:
                 self._telling = None
-                while (note := self._next()) is None and not self._stopped:
-                    self._overflowed = False
-                    self._changed.notify_all()
+                self._changed.notify_all()
+                while (told := self._take()) is None and not self._stopped:
                     self._changed.wait()
-                if note is None or self._stopped:
+                if told is None or self._stopped:
                     return
-                del self._notes[note]
-                self._telling, self._telling_from = note, time.monotonic()
-            _tell_kernel(note)
+                self._telling, self._telling_from = told, time.monotonic()
+            if isinstance(told, _Pages):
+                _put(told)
+            else:
+                _tell_kernel(told)
+            del told  # it may hold a chunk in memory
+
+    def _take(self) -> _Note | _Pages | None:
+        """Take what to do next: first what the kernel is to forget."""
+        note = self._next()
+        if note is not None:
+            del self._notes[note]
+            return note
+        self._overflowed = False
+        return self._pages.popleft() if self._pages else None
+
+
+def _put(pages: _Pages) -> None:
+    try:
+        # It takes any contiguous buffer; the annotation of pyfuse3 says bytes.
+        pyfuse3.notify_store(
+            pyfuse3.InodeT(pages.ticket.ino),
+            pages.offset,
+            pages.data,  # type: ignore[arg-type]
+        )
+        metrics.PAGES_PUT_BYTES.inc(len(pages.data))
+    except (
+        OSError
+    ) as error:  # no memory, or the kernel has forgotten the file: it reads them itself
+        log.debug("the kernel took no pages of %s: %s", pages.ticket.ino, error)
 
 
 def _tell_kernel(note: _Note) -> None:

@@ -88,8 +88,9 @@ class Pool:
     """A runner of blocking calls in at most `limit` threads; callers wait at most `timeout_s`.
 
     A call that has begun to have an effect by the deadline is waited for, because its caller must
-    not take it for failed. Any other call will have no effect; it keeps its thread until it ends,
-    and counts against the limit, so that a hanging store cannot create ever more threads.
+    not take it for failed; so is one that waits for a computation, as long as that goes on. Any
+    other call will have no effect; it keeps its thread until it ends, and counts against the limit,
+    so that a hanging store cannot create ever more threads.
     """
 
     def __init__(self, limit: int, timeout_s: float) -> None:
@@ -110,6 +111,9 @@ class Pool:
                 return await trio.to_thread.run_sync(
                     outcome.call, abandon_on_cancel=True, limiter=self._limiter
                 )
+            while (left_s := outcome.request.time_left_s(self._timeout_s)) > 0:
+                with trio.move_on_after(left_s):
+                    return await outcome.wait()
             if outcome.request.withdraw():
                 raise DeadlinePassed(f"no answer within {self._timeout_s:g} s")
             return await outcome.wait()

@@ -115,6 +115,7 @@ class Group(LibraryNode):
         fillvalue: Any = DEFAULT,
         *,
         chunks: Sequence[int] | None = None,
+        shards: Sequence[int] | None = None,
         codecs: Iterable[CodecSpec | Mapping[str, Any]] | None = None,
         attributes: Mapping[str, Any] | None = None,
         byte_order: str | None = None,
@@ -130,6 +131,7 @@ class Group(LibraryNode):
         data : written at once.
         fillvalue : None: no fill value.
         chunks, codecs : None: chosen by nczfs. Codecs are in encoding order, ``[]`` for none.
+        shards : the shape of what is stored as one object, whole chunks (Zarr v3); None: a chunk.
         byte_order : "<" or ">".
         string_bytes : of fixed-length strings; None: the format's own default.
 
@@ -151,6 +153,7 @@ class Group(LibraryNode):
             Fill.NONE if fillvalue is None else fillvalue,
             byte_order,
             string_bytes,
+            shard_shape=None if shards is None else tuple(shards),
         )
         return self.declare(declaration, data)
 
@@ -336,16 +339,29 @@ def element_type(dtype: Any, name: str) -> ElementType:
 
 
 def codec_of(codec: CodecSpec | Mapping[str, Any]) -> CodecSpec:
-    """Return the codec that a mapping of Zarr v2 metadata describes. Raises UsageError."""
+    """Return the codec that a mapping describes, as metadata of Zarr v2 or v3 do.
+
+    Raises
+    ------
+    UsageError : it is neither.
+    """
     if isinstance(codec, CodecSpec):
         return codec
     members = dict(codec)
-    name = members.pop("id", None)
-    if not isinstance(name, str):
-        raise UsageError(f"{dict(codec)!r} is not a codec: it needs an 'id'")
-    return CodecSpec(name, MappingProxyType(members))
+    if isinstance(name := members.pop("id", None), str):
+        return CodecSpec(name, MappingProxyType(members))
+    settings = codec.get("configuration", {})
+    is_of_v3 = isinstance(name := codec.get("name"), str) and isinstance(settings, Mapping)
+    if not is_of_v3 or not codec.keys() <= _CODEC_MEMBERS:
+        raise UsageError(
+            f"{dict(codec)!r} is not a codec: it needs an 'id', or in Zarr v3 a 'name' and a "
+            "'configuration'"
+        )
+    must_understand = codec.get("must_understand", True) is not False
+    return CodecSpec(str(name), MappingProxyType(dict(settings)), must_understand)
 
 
+_CODEC_MEMBERS = frozenset({"name", "configuration", "must_understand"})
 _NC_TYPES = {nc_type.value: nc_type for nc_type in NcType if nc_type is not NcType.JSON}
 
 

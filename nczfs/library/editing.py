@@ -16,8 +16,6 @@ from nczfs.formats.registry import new_format
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import Prefix
 
-SEPARATOR = "."
-
 
 class Editing:
     """The changes of a store's datasets.
@@ -45,7 +43,7 @@ class Editing:
         dataset.lease.require()
         if dataset.reads_consolidated:
             dataset.read_single_documents()
-        return Editor(dataset, SEPARATOR)
+        return Editor(dataset, None)
 
     def create_root(self, prefix: Prefix) -> None:
         """Make a dataset with an empty root group, in the layout of new datasets."""
@@ -70,6 +68,7 @@ class Editing:
         that does not answer about one variable keeps nobody from storing another one.
         """
         wanted = set(arrays)
+        # First and alone, because the error of a chunk that is not kept is raised here only.
         self._engine.writeback.flush(lambda known: known in wanted)
         stored: set[str] | None = None
         while dataset.has_changes:

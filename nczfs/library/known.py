@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from weakref import WeakValueDictionary
 
@@ -11,13 +12,16 @@ from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.rootformat import format_at
-from nczfs.engine.structure.ownership import UNFINISHED, unfinished_text
+from nczfs.engine.structure.ownership import REPLACING, UNFINISHED, unfinished_text
+from nczfs.engine.structure.replacing import complete_left
+from nczfs.engine.structure.stepwise import Stepwise
 from nczfs.errors import MetadataError
 from nczfs.formats.base import FormatOptions
+from nczfs.library.completing import LeftReplacements
 from nczfs.library.reports import Reports
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
-from nczfs.zmap.keys import ROOT, Prefix, is_within, join
+from nczfs.zmap.keys import ROOT, Key, Prefix, is_within, join
 
 DATASETS_KEPT = 10_000
 LOOKED_AT_FIRST = 1000
@@ -50,6 +54,7 @@ class KnownDatasets:
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
         self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
         self._reports = Reports()
+        self._left = LeftReplacements(self._completed)
 
     def resolve_root(self, prefix: Prefix, wanted: str = "") -> Resolved:
         """Return what begins at a prefix outside all datasets.
@@ -71,6 +76,8 @@ class KnownDatasets:
         except MetadataError as error:
             return self._broken(place, path, error)
         self._reports.passed(place)
+        if path and self._metadata.far and self._is_being_replaced(Prefix(place)):
+            self._left.found(Prefix(place), partial(complete_left, dataset, path))
         if loaded is None:
             return Plain()
         if isinstance(loaded.node, Variable):
@@ -139,6 +146,9 @@ class KnownDatasets:
             is_listed=True,
             wanted=wanted,
         )
+        if self._is_being_replaced(prefix):
+            steps = Stepwise(self._metadata.zmap, prefix, self._engine.leases)
+            self._left.found(prefix, steps.complete)
         if found is None:
             if not self._is_unfinished(prefix):
                 self._reports.passed(prefix)
@@ -169,6 +179,17 @@ class KnownDatasets:
             place = "/".join(part for part in (self._metadata.zmap.name, prefix) if part)
             self._reports.failed(prefix, unfinished_text(place))
         return is_unfinished
+
+    def _is_being_replaced(self, prefix: Prefix) -> bool:
+        """Return whether a prefix is known as being replaced, and can be written to."""
+        is_writable = self._metadata.zmap.features.writable
+        return is_writable and self._metadata.shows(join(prefix, REPLACING))
+
+    def _completed(self, prefix: Prefix) -> None:
+        self._metadata.forget(prefix)
+        self._metadata.changed(Key(prefix))
+        self.forget(prefix)
+        self._edited(prefix)
 
     def _broken(self, place: str, path: str, error: MetadataError) -> Broken:
         problem = str(error)

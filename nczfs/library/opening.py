@@ -10,11 +10,13 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import create_store, open_store
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.ownership import (
-    UNFINISHED,
+    REPLACING,
     check_no_foreign,
+    has_mark,
+    left_text,
     owned_by,
-    unfinished_text,
 )
+from nczfs.engine.structure.stepwise import Stepwise
 from nczfs.errors import (
     NamesUnknown,
     NotADataset,
@@ -47,7 +49,7 @@ def open_url(
     *,
     format: str | None = None,
     consolidated: bool = False,
-    separator: str = ".",
+    separator: str | None = None,
     store_options: StoreOptions | None = None,
     options: EngineOptions | None = None,
 ) -> OpenDataset:
@@ -60,9 +62,10 @@ def open_url(
         nothing is there; "w": a new dataset is made, and what was there is deleted; "x": the
         dataset is made, and nothing may be there.
     format : of a dataset that is made: "nczarr-L3" (also "nczarr", the default), "nczarr-L2l",
-        "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"); None: what the mode words of the URL say.
+        "nczarr-L2U", "nczarr-L1", "zarr2" (also "zarr"), "zarr3"; None: what the mode words of
+        the URL say.
     consolidated : write consolidated metadata, too. An existing one is kept up to date in any case.
-    separator : of the chunk keys of new variables, "." or "/".
+    separator : of the chunk keys of new variables, "." or "/"; None: "/" in Zarr v3, else ".".
 
     Returns
     -------
@@ -100,7 +103,7 @@ def open_zmap(
     *,
     format: str | None = None,
     consolidated: bool = False,
-    separator: str = ".",
+    separator: str | None = None,
     metadata: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
     options: EngineOptions | None = None,
     name: str = "array",
@@ -147,11 +150,11 @@ def open_zmap(
         raise
 
 
-def _check(mode: str, separator: str) -> None:
+def _check(mode: str, separator: str | None) -> None:
     if mode not in MODES:
         known = ", ".join(repr(word) for word in MODES)
         raise UsageError(f"mode {mode!r} is not one of {known}")
-    if separator not in (".", "/"):
+    if separator not in (None, ".", "/"):
         raise UsageError(f"separator {separator!r} is neither '.' nor '/'")
 
 
@@ -165,6 +168,8 @@ def _existing(
         dataset = open_dataset(engine, metadata, keys.ROOT, options, writable=mode != "r")
     if mode in ("r", "r+"):
         if dataset is None:
+            if mode == "r+" and _completed(engine, metadata):
+                return _existing(engine, metadata, options, mode)
             raise _no_dataset(zmap)
         return dataset
     if dataset is not None and mode == "a":
@@ -173,6 +178,8 @@ def _existing(
         _delete_all(zmap, dataset)
         metadata.forget(keys.ROOT)
     elif next(iter(zmap.search(keys.ROOT)), None) is not None:
+        if mode != "x" and _completed(engine, metadata):
+            return _existing(engine, metadata, options, mode)
         if mode == "x":
             raise ObjectExists(f"{zmap.name}: something is there already")
         raise NotADataset(
@@ -181,13 +188,20 @@ def _existing(
     return None
 
 
+def _completed(engine: Engine, metadata: MetadataCache) -> bool:
+    """Complete a replacement of the dataset that a killed process has left, if there is one."""
+    zmap = metadata.zmap
+    if not has_mark(zmap, REPLACING) or not Stepwise(zmap, keys.ROOT, engine.leases).complete():
+        return False
+    metadata.forget(keys.ROOT)
+    return True
+
+
 def _no_dataset(zmap: ZMap) -> NotADataset:
     """Return the error for a place without a dataset, or with an unfinished one."""
-    try:
-        zmap.stat(keys.Key(UNFINISHED))
-    except StoreError:
-        return NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array; {_remedy(zmap)}")
-    return NotADataset(unfinished_text(zmap.name))
+    return NotADataset(
+        left_text(zmap) or f"{zmap.name}: no Zarr or NCZarr group or array; {_remedy(zmap)}"
+    )
 
 
 def _remedy(zmap: ZMap) -> str:
@@ -221,7 +235,7 @@ def _opened(
     dataset: Dataset,
     mode: str,
     name: str,
-    separator: str,
+    separator: str | None,
     close: Callable[[], None],
     consolidated: bool,
 ) -> OpenDataset:
@@ -236,7 +250,7 @@ def _opened(
 
 def _created(
     dataset: Dataset,
-    separator: str,
+    separator: str | None,
     close: Callable[[], None],
     *,
     consolidated: bool,
@@ -246,6 +260,6 @@ def _created(
     return OpenDataset(dataset, dataset.node(""), editor, close)
 
 
-def _editor(dataset: Dataset, separator: str, *, consolidated: bool) -> Editor:
+def _editor(dataset: Dataset, separator: str | None, *, consolidated: bool) -> Editor:
     dataset.copy.is_wanted = consolidated
     return Editor(dataset, separator)

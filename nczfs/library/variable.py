@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.arrays.selection import select, select_for_writing
-from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally

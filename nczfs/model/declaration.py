@@ -39,6 +39,7 @@ class VariableDeclaration:
         name), or full names with a leading slash.
     attributes : in order, including `_FillValue` if the user set one.
     chunk_shape : None: chosen by the engine.
+    shard_shape : of what is stored as one object, whole chunks; None: a chunk.
     codecs : in encoding order; None: the default of the engine; (): no codecs.
     fill_value : a value of the type, `Fill.DEFAULT` (that of netCDF), or `Fill.NONE`.
     byte_order : "<" or ">"; None: little-endian.
@@ -61,6 +62,7 @@ class VariableDeclaration:
     is_complete: bool = False
     order: str = "C"
     separator: str | None = None
+    shard_shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class DataType:
     Attributes
     ----------
     typestr : as Zarr v2 spells it: ``<f4``, ``|S8``, ``|O``; a structured type is the compact
-        JSON of its field list.
+        JSON of its field list. Types that v2 does not have are spelled as in v3: ``bfloat16``.
     stored : the numpy dtype of one element as it is stored, including byte order (object for
         variable-length types).
     vlen : the kind of elements, for variable-length types; None for fixed-size ones.

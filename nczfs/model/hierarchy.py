@@ -10,8 +10,9 @@ from math import prod
 from types import MappingProxyType
 from typing import TypeAlias
 
+from nczfs.model.boxes import Box
 from nczfs.model.dtypes import DataType, NcType
-from nczfs.model.grid import ChunkIndex, RegularGrid
+from nczfs.model.grid import ChunkGrid, ChunkIndex, Cuts, RectilinearGrid, RegularGrid
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A parsed JSON document (read-only by convention once it is part of the model)."""
@@ -53,10 +54,16 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class CodecSpec:
-    """A codec as in the metadata: its name, and the other members of its object."""
+    """A codec as in the metadata: its name, and the other members of its object.
+
+    Attributes
+    ----------
+    must_understand : False: where the codec is unknown, chunks are decoded without it (Zarr v3).
+    """
 
     name: str
     configuration: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+    must_understand: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +73,9 @@ class CodecChain:
     Attributes
     ----------
     zarr_format : 2 or 3, the rules by which `codecs` are read.
-    codecs : in encoding order; for Zarr v2 the filters and then the compressor.
-    order : "C" or "F", the order of the elements inside a chunk (Zarr v2).
+    codecs : in encoding order; for Zarr v2 the filters and then the compressor, for v3 all codecs,
+        with the one from array to bytes among them.
+    order : "C" or "F", the order of the elements inside a chunk (Zarr v2; in v3 a codec says it).
     compressed : for Zarr v2, whether the last of `codecs` is the compressor.
     """
 
@@ -75,6 +83,29 @@ class CodecChain:
     codecs: tuple[CodecSpec, ...] = ()
     order: str = "C"
     compressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Boxes of chunks that are stored together, with an index of the place of each one.
+
+    Attributes
+    ----------
+    shape : of a shard in elements of the array, a multiple of the shape of what it holds.
+    index_codecs : of the index, in encoding order; its encoded length is fixed.
+    index_at_end : whether the index follows the chunks; otherwise they follow it.
+    order : the dimensions of the array in the order in which the index counts; a codec that
+        transposes the shard changes it. (): their own.
+
+    Notes
+    -----
+    Zarr v3, codec ``sharding_indexed``, version 1.0.
+    """
+
+    shape: tuple[int, ...]
+    index_codecs: tuple[CodecSpec, ...]
+    index_at_end: bool = True
+    order: tuple[int, ...] = ()
 
 
 _NUMBERS = re.compile(r"\d{1,19}")
@@ -118,10 +149,18 @@ class ArrayDescription:
     Attributes
     ----------
     shape : of the array; () is a scalar.
-    chunk_shape : of every chunk, each length at least 1.
+    chunk_shape : of every chunk, each length at least 1. A chunk is what is decoded as a whole: of
+        shards the innermost one.
     dtype : of the elements.
     fill_value : what a chunk that was never written holds (bytes for S and V, str for U and text);
         None: undefined, read as zeros.
+    codecs : of a chunk.
+    chunk_keys : the form of the keys of its units. A unit is what is stored as one object: a chunk,
+        or a shard.
+    shards : that chunks lie in: the outermost first, which are objects, then those inside these.
+        (): every chunk is an object.
+    cuts : how each dimension is cut into units; (): into equal ones. Then `chunk_shape`, or the
+        shape of the first shards, is that of the largest unit.
     """
 
     shape: tuple[int, ...]
@@ -130,13 +169,43 @@ class ArrayDescription:
     fill_value: object
     codecs: CodecChain
     chunk_keys: ChunkKeys = ChunkKeys()
+    shards: tuple[Shards, ...] = ()
+    cuts: tuple[Cuts, ...] = ()
 
     @cached_property
-    def grid(self) -> RegularGrid:
-        return RegularGrid(self.shape, self.chunk_shape)
+    def grid(self) -> ChunkGrid:
+        """The grid of chunks."""
+        return RegularGrid(self.shape, self.chunk_shape) if self.shards else self.units
 
-    def chunk_index(self, name: str) -> ChunkIndex | None:
-        """Return the index of the chunk with a name below the array; None: no chunk has it."""
+    @cached_property
+    def units(self) -> ChunkGrid:
+        """The grid of what is stored as one object each."""
+        if self.cuts:
+            return RectilinearGrid(self.shape, self.cuts)
+        return RegularGrid(self.shape, self.unit_shape)
+
+    @property
+    def unit_shape(self) -> tuple[int, ...]:
+        """The number of elements of the largest unit along each dimension."""
+        return self.shards[0].shape if self.shards else self.chunk_shape
+
+    def unit_of(self, chunk: ChunkIndex) -> ChunkIndex:
+        """Return the index of the unit in which a chunk lies."""
+        if not self.shards:
+            return chunk
+        sides = zip(self.units.cuts, self.grid.origin(chunk), strict=True)
+        return tuple([cuts.at(start).number for cuts, start in sides])
+
+    def chunks_of(self, unit: ChunkIndex) -> Box:
+        """Return the chunks of the grid that lie in a unit; none if it is beyond the shape."""
+        if unit not in self.units:
+            return Box(unit, unit)
+        if not self.shards:
+            return Box(unit, tuple([index + 1 for index in unit]))
+        return self.grid.touched(self.units.box(unit))
+
+    def unit_index(self, name: str) -> ChunkIndex | None:
+        """Return the index of the unit with a name below the array; None: no unit has it."""
         return self.chunk_keys.index(name, len(self.shape))
 
     @property
@@ -163,7 +232,7 @@ class Variable:
     ----------
     path : below the root of the dataset, without a leading slash; "" when the root is an array.
     key : where the array's chunks lie, below the root of the dataset (mostly equal to `path`).
-    format : the metadata layout it was read from: "zarr2", "nczarr-L1", ..., "nczarr-L3".
+    format : the metadata layout it was read from: "zarr3", "zarr2", "nczarr-L1", ..., "nczarr-L3".
     attributes : in stored order, without those of the format.
     problems : messages about what did not prevent reading, each naming its key.
     """
@@ -179,6 +248,11 @@ class Variable:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @property
+    def unlimited(self) -> tuple[bool, ...]:
+        """For each dimension, whether it is unlimited: then others may make it longer."""
+        return tuple(dimension.unlimited for dimension in self.dimensions)
 
     def moved(self, start: str, goal: str) -> Variable:
         """Return the variable after its path, or that of a group above it, changed."""
@@ -213,6 +287,11 @@ class GroupHeader:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether its metadata have no dimension, attribute or member."""
+        return not (self.dimensions or self.attributes or self.arrays or self.groups)
 
 
 @dataclass(frozen=True, slots=True)

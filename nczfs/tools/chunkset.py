@@ -1,4 +1,4 @@
-"""Sets of chunks of one array: a bitmap for up to 500 million (64 MiB), else a list of numbers."""
+"""Sets of chunks or shards of one array: a bitmap for up to 500 million, else a list of numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.model.boxes import Box, index_of
-from nczfs.model.grid import ChunkIndex, RegularGrid
+from nczfs.model.grid import ChunkGrid, ChunkIndex
 
 BITMAP_BYTES_MAX = 64 << 20
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -23,11 +23,15 @@ class ChunkSet:
 
     It takes one bit for each chunk of the grid, or, if that would exceed 64 MiB, eight bytes for
     each chunk in the set.
+
+    Attributes
+    ----------
+    grid : of the chunks. Where chunks share objects, it is the grid of what is stored as one.
     """
 
-    def __init__(self, grid: RegularGrid) -> None:
+    def __init__(self, grid: ChunkGrid) -> None:
+        self.grid = grid
         self._counts = grid.counts
-        self._chunk_shape = grid.chunk_shape
         self._total = prod(self._counts)
         # Pages that are never written take no memory.
         is_small = self._total <= 8 * BITMAP_BYTES_MAX
@@ -147,11 +151,3 @@ class ChunkSet:
     def _in_order(self) -> Iterator[int]:
         for numbers in self._between(0, self._total):
             yield from numbers.tolist()
-
-
-def chunks_of(box: Box, chunk_shape: tuple[int, ...]) -> Box:
-    """Return the box of the grid with all chunks that a non-empty box of elements touches."""
-    return Box(
-        tuple(a // c for a, c in zip(box.start, chunk_shape, strict=True)),
-        tuple(-(-b // c) for b, c in zip(box.stop, chunk_shape, strict=True)),
-    )

@@ -98,7 +98,7 @@ def together(entries: Iterable[Found]) -> list[list[Found]]:
 def _stop_of(flags: Values, details: ChunkDetails) -> int:
     """Return the index behind the last record of which a chunk has elements; 0: of none."""
     rows = np.nonzero(flags)[0]
-    return details.index[0] * details.chunk_shape[0] + int(rows.max()) + 1 if rows.size else 0
+    return details.origin[0] + int(rows.max()) + 1 if rows.size else 0
 
 
 class Store:
@@ -178,7 +178,8 @@ class Store:
         assert isinstance(entry, KeptChunk)
         details = entry.details
         dataset, variable = self._variable(entry.key)
-        array, source = variable.array, dataset.array(variable).source
+        source = dataset.array(variable).source
+        array = source.array
         if len(array.shape) != len(details.index) or not details.is_like(
             ChunkDetails.of(array, details.index, source.unit(details.index))
         ):
@@ -260,7 +261,7 @@ class Store:
                 f"{details.shape}; --export DIR gives you the values"
             )
         wanted = tuple(map(max, shape, details.shape))
-        editor = Editor(dataset, ".")
+        editor = Editor(dataset, None)
         if wanted != shape:
             editor.grow(variable, wanted)
         if dataset.root not in self._copied and any(d.unlimited for d in variable.dimensions):

@@ -12,8 +12,8 @@ import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.model.boxes import Box, common, whole
-from nczfs.model.grid import ChunkIndex, RegularGrid
-from nczfs.tools.chunkset import ChunkSet, chunks_of
+from nczfs.model.grid import ChunkGrid, ChunkIndex
+from nczfs.tools.chunkset import ChunkSet
 
 Selection: TypeAlias = tuple[slice, ...]
 Reader: TypeAlias = Callable[[Selection], Values]
@@ -25,18 +25,18 @@ _CHUNKS_LEAST = 64
 _SHARE = 32
 
 
-def sparse_reader(read: Reader, grid: RegularGrid, stored: ChunkSet) -> Reader:
+def sparse_reader(read: Reader, stored: ChunkSet) -> Reader:
     """Return a reader that asks the store for stored chunks only, wherever there are few of them.
 
     Parameters
     ----------
     read : reads any box of the array.
-    grid : of the chunks that `stored` has.
     """
+    grid = stored.grid
 
     def read_stored(selection: Selection) -> Values:
         box = box_of(selection)
-        chunks = chunks_of(box, grid.chunk_shape)
+        chunks = grid.touched(box)
         found = few_within(stored, chunks, chunks.size // _SHARE)
         if chunks.size < _CHUNKS_LEAST or found is None:
             return read(selection)
@@ -73,25 +73,24 @@ class Blocks:
     touched : those in which anything is stored, which are worked on; None: all.
     """
 
-    grid: RegularGrid
+    grid: ChunkGrid
     touched: ChunkSet | None = None
 
     @classmethod
-    def with_any(cls, grid: RegularGrid, sides: Iterable[tuple[RegularGrid, ChunkSet]]) -> Blocks:
-        """Return the blocks that have a stored chunk of any array.
+    def with_any(cls, grid: ChunkGrid, *sides: ChunkSet) -> Blocks:
+        """Return the blocks that have any element in a stored chunk of an array.
 
         Parameters
         ----------
-        sides : the grid of each array, and its stored chunks.
+        grid : of the blocks. An array may be longer.
+        sides : the stored chunks of each array.
         """
         touched = ChunkSet(grid)
-        everything = Box((0,) * len(grid.shape), grid.shape)
-        for own, stored in sides:
+        everything = whole(grid.shape)
+        for stored in sides:
             for chunk in stored:
-                if chunk in own:
-                    box = common(own.box(chunk), everything)
-                    for part in grid.parts(box):
-                        touched.add(part.chunk)
+                for part in grid.parts(common(stored.grid.box(chunk), everything)):
+                    touched.add(part.chunk)
         return cls(grid, touched)
 
     def __iter__(self) -> Iterator[Selection]:

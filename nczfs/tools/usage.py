@@ -96,7 +96,7 @@ def chunk_usages(
 
         def chunks() -> Iterator[Stat]:
             for stat in dataset.zmap.list(prefix):
-                if variable.array.chunk_index(stat.key[start:]) is not None:
+                if variable.array.unit_index(stat.key[start:]) is not None:
                     yield stat
 
         return chunks

@@ -88,14 +88,47 @@ class DirectoryEntry:
     cookie: int
 
 
+class PageTicket:
+    """The permission to put pages of a file into the kernel's cache.
+
+    Attributes
+    ----------
+    is_valid : false from the moment on when anything may have changed that the file shows.
+    """
+
+    __slots__ = ("__weakref__", "ino", "is_valid")
+
+    def __init__(self, ino: InodeNo) -> None:
+        self.ino = ino
+        self.is_valid = True
+
+
 class Notifier(Protocol):
-    """The interface for telling the kernel what to forget.
+    """The interface for telling the kernel what to forget, and what it will need.
 
     Taking a note never blocks; the kernel is informed later.
     """
 
     def invalidate_inode(self, ino: InodeNo) -> None:
-        """Forget the attributes and pages of a file."""
+        """Forget the attributes and pages of a file, and void its tickets."""
+
+    def page_ticket(self, ino: InodeNo) -> PageTicket:
+        """Return a ticket for bytes of a file that are read after the call."""
+
+    def put_pages(self, ticket: PageTicket, offset: int, data: Buffer) -> bool:
+        """Have the kernel keep whole pages of a file, unless the ticket is void by then.
+
+        Returns
+        -------
+        False if they were refused: the ticket is void, or too many others wait.
+        """
+
+    def void_pages(self, ino: InodeNo) -> None:
+        """Void the tickets of a file, and wait for pages of it that are being put.
+
+        Afterwards, nothing is put that was read before; if the kernel has been busy for too long,
+        it forgets the pages later.
+        """
 
     def invalidate_entry(self, parent: InodeNo, name: bytes) -> None:
         """Forget the entry of a name in a directory, or its absence."""

@@ -33,7 +33,7 @@ from nczfs.vfs.base import (
 )
 from nczfs.vfs.handles import FileHandle, HandleTable
 from nczfs.vfs.inodes import Inode, InodeTable
-from nczfs.vfs.kernel import KernelCache
+from nczfs.vfs.kernel import KernelCache, writes
 from nczfs.vfs.listing import OpenDirectory
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile
 from nczfs.vfs.objects import NAME_BYTES_MAX
@@ -125,7 +125,7 @@ class TreeFileSystem(FileSystem):
         # Counted before anything blocks, so that a concurrent forget cannot drop it.
         self.inodes.remember(inode.ino)
         try:
-            return self._sent_attributes(inode, inode.node.stat())
+            return self._sent_attributes(inode, inode.node.lookup_stat())
         except BaseException:
             self.inodes.forget([(inode.ino, 1)])
             raise
@@ -168,7 +168,8 @@ class TreeFileSystem(FileSystem):
                     file.truncate(changes.size)
                 else:
                     effects.begin()
-                    self._file(inode).truncate(changes.size)
+                    with self.kernel.resizing(inode):
+                        self._file(inode).truncate(changes.size)
         attributes = self.getattr(ino)
         rest = beyond(changes, attributes)
         if rest == AttributeChanges():
@@ -260,7 +261,7 @@ class TreeFileSystem(FileSystem):
                 found.file.close()
             finally:
                 self.kernel.showing.closed(found.inode, is_mappable=found.is_mappable)
-                self.inodes.can_be_mapped(found.inode, -found.is_mappable)
+                self.kernel.closed(found)
                 self.inodes.closed(found.inode.ino)
 
     def create(
@@ -273,8 +274,6 @@ class TreeFileSystem(FileSystem):
             file.appending = bool(flags & os.O_APPEND)
             if flags & os.O_TRUNC:
                 file.truncate(0)
-        if file.is_new:
-            self.inodes.removed(parent, text)  # as after a rename that failed halfway
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self.inodes.opened(inode.ino)
@@ -428,13 +427,16 @@ class TreeFileSystem(FileSystem):
     ) -> Opened:
         file.has_pages(kept=keep)
         is_mappable = flags & os.O_ACCMODE == os.O_RDWR
-        self.inodes.can_be_mapped(inode, is_mappable)
+        self.inodes.shows(inode, node.content)
+        self.kernel.opened(inode, file, flags, kept=keep)
         self.kernel.showing.opened(inode, node, is_mappable=is_mappable)
-        handle = self._files.add(FileHandle(inode, file, is_mappable))
+        handle = self._files.add(FileHandle(inode, file, writes(flags), is_mappable))
         return Opened(handle, node.direct_io, keep)
 
     def _sent_attributes(self, inode: Inode, stat: NodeStat) -> NodeAttributes:
         """Return the attributes of an inode, which the kernel receives now."""
+        if inode.takes_pages and stat.size < (inode.sent_size or 0):
+            self.kernel.forget_contents([inode])  # pages that are being put may lie behind its end
         inode.sent_size = stat.size
         return self._appearance.of(inode.ino, inode.node, stat)
 

@@ -21,11 +21,13 @@ class FileHandle:
 
     Attributes
     ----------
-    is_mappable : a program can change bytes through a mapping of it.
+    writes : a program can change bytes through it.
+    is_mappable : also through a mapping of it.
     """
 
     inode: Inode
     file: OpenFile
+    writes: bool
     is_mappable: bool
 
 

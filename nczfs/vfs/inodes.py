@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from weakref import WeakKeyDictionary
 
 from nczfs.errors import StaleHandle
 from nczfs.vfs.base import ROOT_INODE, InodeNo
@@ -20,8 +21,10 @@ class Inode:
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
     and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
-    never sent. `mappable` counts the open files through whose mappings bytes can change. If
-    `is_alone`, it is the file of the one program that opened it.
+    never sent. `writers` counts the open files through which bytes can change, `mappable` those
+    through whose mappings they can. `takes_pages` tells whether pages were
+    put into the kernel's cache. If `is_alone`, it
+    is the file of the one program that opened it.
     """
 
     __slots__ = (
@@ -37,6 +40,8 @@ class Inode:
         "pages_token",
         "parent",
         "sent_size",
+        "takes_pages",
+        "writers",
     )
 
     def __init__(self, ino: InodeNo, parent: InodeNo, name: str, node: TreeNode) -> None:
@@ -47,7 +52,8 @@ class Inode:
         self.lookups = 0
         self.opens = 0
         self.is_alone = False
-        self.mappable = 0
+        self.writers = self.mappable = 0
+        self.takes_pages = False
         self.pages_from = 0.0
         self.pages_token: object = None
         self.sent_size: int | None = None
@@ -85,6 +91,7 @@ class InodeTable:
         self._blocks: list[_Block] = []
         self._block_starts: list[int] = []
         self._block_of: dict[int, _Block] = {}
+        self._shown: WeakKeyDictionary[object, Inode] = WeakKeyDictionary()
         self.root = Inode(ROOT_INODE, ROOT_INODE, "", root)
         self.root.lookups = 1
         self._by_number[ROOT_INODE] = self.root
@@ -113,9 +120,13 @@ class InodeTable:
                 number = parent.node.number_of(name)
                 if block is not None and number is not None:
                     return Inode(InodeNo(block.first + number), parent.ino, name, node)
-            known = self.at(parent.ino, name)
+            known = self._showing(node.content)
+            if known is not None:  # the open file may have gone on here after a rename has failed
+                self._move(known, parent.ino, name)
+            known = known or self.at(parent.ino, name)
             if known is not None:
-                if type(known.node) is type(node) and known.node.token == node.token:
+                is_same = type(known.node) is type(node) and known.node.token == node.token
+                if is_same and not known.node.has_left(node):
                     node.succeeds(known.node)
                     known.node = node
                     return known
@@ -206,10 +217,21 @@ class InodeTable:
                 block.opens -= 1
                 self._drop_block_if_unused(block)
 
-    def can_be_mapped(self, inode: Inode, count: int) -> None:
-        """Count open files, or with -1 a closed one, through whose mappings bytes can change."""
+    def shows(self, inode: Inode, content: object) -> None:
+        """Note what the programs that have an inode open share; see `TreeNode.content`."""
+        if content is not None:
+            with self._lock:
+                self._shown[content] = inode
+
+    def can_change(self, inode: Inode, count: int, *, is_mappable: bool) -> None:
+        """Count an open file, or with -1 a closed one, through which bytes can change."""
         with self._lock:
-            inode.mappable += count
+            inode.writers += count
+            inode.mappable += count * is_mappable
+
+    def is_recorded(self, inode: Inode) -> bool:
+        """Return whether an inode has a separate record, which all of its open files share."""
+        return self._by_number.get(inode.ino) is inode
 
     def drop_unused(self, inos: Iterable[InodeNo]) -> None:
         """Drop inodes that a listing made and the kernel did not take."""
@@ -222,10 +244,7 @@ class InodeTable:
     def removed(self, parent: InodeNo, name: str) -> None:
         """Note that a name is gone; holders of its inode keep it, without a place."""
         with self._lock:
-            inode = self.at(parent, name)
-            if inode is not None:
-                self._displace(inode)
-                self._drop_if_unused(inode)
+            self._clear(parent, name)
 
     def displace(self, inode: Inode) -> None:
         """Take an inode out of its place; its holders keep it."""
@@ -238,15 +257,10 @@ class InodeTable:
         """Move a name. Returns the inodes that moved with it, from the top."""
         with self._lock:
             inode = self.at(parent, name)
-            replaced = self.at(new_parent, new_name)
-            if replaced is not None and replaced is not inode:
-                self._displace(replaced)
-                self._drop_if_unused(replaced)
             if inode is None:
+                self._clear(new_parent, new_name)
                 return []
-            self._displace(inode)
-            inode.parent, inode.name = new_parent, new_name
-            self._place(inode)
+            self._move(inode, new_parent, new_name)
             return self._and_below(inode)
 
     def found(self, inode: Inode, node: TreeNode) -> None:
@@ -291,6 +305,26 @@ class InodeTable:
             del names[inode.name]
             if not names:
                 del self._children[inode.parent]
+
+    def _showing(self, content: object) -> Inode | None:
+        """Return the open inode that has a content."""
+        inode = None if content is None else self._shown.get(content)
+        return inode if inode is not None and inode.opens else None
+
+    def _move(self, inode: Inode, parent: InodeNo, name: str) -> None:
+        """Put an inode into a place, where no other one is from now on."""
+        if self.at(parent, name) is not inode:
+            self._clear(parent, name)
+        self._displace(inode)
+        inode.parent, inode.name = parent, name
+        self._place(inode)
+
+    def _clear(self, parent: InodeNo, name: str) -> None:
+        """Take the inode out of a place; holders keep it."""
+        inode = self.at(parent, name)
+        if inode is not None:
+            self._displace(inode)
+            self._drop_if_unused(inode)
 
     def _and_below(self, inode: Inode) -> list[Inode]:
         found = [inode]

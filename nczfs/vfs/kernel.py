@@ -10,9 +10,16 @@ from weakref import WeakKeyDictionary, WeakSet
 from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.vfs.base import Notifier
+from nczfs.vfs.handles import FileHandle
 from nczfs.vfs.inodes import Inode, InodeTable
-from nczfs.vfs.nodes import File
+from nczfs.vfs.nodes import File, OpenFile
+from nczfs.vfs.pages import InodePages
 from nczfs.vfs.showing import Showing
+
+
+def writes(flags: int) -> bool:
+    """Return whether bytes can change through a file that is opened with some flags."""
+    return flags & (os.O_ACCMODE | os.O_TRUNC) != os.O_RDONLY
 
 
 class KernelCache:
@@ -67,6 +74,41 @@ class KernelCache:
             if len(node.arrays) > 1:
                 self._note_showing(inode, node)
         return keep and not node.direct_io
+
+    def opened(self, inode: Inode, file: OpenFile, flags: int, *, kept: bool) -> None:
+        """Note an open file, before the kernel knows of it.
+
+        Pages that are not kept are not put either, if they were read before.
+
+        Parameters
+        ----------
+        flags : of open(2).
+        kept : the kernel keeps the pages of an earlier open.
+        """
+        if writes(flags):
+            self._inodes.can_change(inode, 1, is_mappable=flags & os.O_ACCMODE == os.O_RDWR)
+        if self._notifier is None or not self._inodes.is_recorded(inode):
+            return
+        if not writes(flags) and not flags & os.O_DIRECT:
+            file.puts_pages(InodePages(inode, self._notifier, self._pages_ttl_s))
+        if writes(flags) or not kept:
+            self._notifier.void_pages(inode.ino)
+
+    def closed(self, handle: FileHandle) -> None:
+        """Note a closed file."""
+        if handle.writes:
+            self._inodes.can_change(handle.inode, -1, is_mappable=handle.is_mappable)
+
+    @contextmanager
+    def resizing(self, inode: Inode) -> Iterator[None]:
+        """Enclose a change of size without an open file, in which no pages are put."""
+        self._inodes.can_change(inode, 1, is_mappable=False)
+        try:
+            if self._notifier is not None:
+                self._notifier.void_pages(inode.ino)
+            yield
+        finally:
+            self._inodes.can_change(inode, -1, is_mappable=False)
 
     @contextmanager
     def writing(self, inode: Inode) -> Iterator[None]:

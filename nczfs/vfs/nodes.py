@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nczfs.engine.chunks.storedarray import StoredArray
+from nczfs.engine.readahead.backwards import PageCache
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
 from nczfs.vfs.base import AttributeChanges, Buffer
 
@@ -57,6 +58,13 @@ class TreeNode(ABC):
         stat = self.listing_stat()
         return stat if stat.exact else None
 
+    def lookup_stat(self) -> NodeStat:
+        """Return what a lookup answers, for which the kernel locks the directory. May block.
+
+        What is not exact, the kernel asks for once more, without that lock.
+        """
+        return self.stat()
+
     @abstractmethod
     def listing_stat(self) -> NodeStat:
         """Return what is known without waiting."""
@@ -64,6 +72,18 @@ class TreeNode(ABC):
     def change(self, changes: AttributeChanges) -> None:
         """Change modes, owners or times, but not the size. May block."""
         raise NotPermitted("modes, owners and times cannot be changed here")
+
+    @property
+    def content(self) -> object:
+        """What all programs that have the file open share, wherever it is by now; None: nothing.
+
+        The kernel must not have it under two inode numbers, each with pages of its own.
+        """
+        return None
+
+    def has_left(self, found: TreeNode) -> bool:
+        """Return whether the file is open, and is not the one that was found in its place."""
+        return False
 
     def succeeds(self, old: TreeNode) -> None:  # noqa: B027 - most nodes know nothing of open files
         """Take over what the former node of the same inode knows of its open files."""
@@ -192,7 +212,6 @@ class OpenFile(ABC):
     Attributes
     ----------
     appending : whether it was opened with O_APPEND.
-    is_new : whether it was made by this open: an inode that is known by its name is another file.
     judges_writes : whether writes may be refused for their contents, which other files explain.
     begins_itself : whether it notes itself when a write begins to have an effect
         (`vfs/effects.py`).
@@ -201,13 +220,15 @@ class OpenFile(ABC):
     """
 
     appending = False
-    is_new = False
     own_node: File | None = None
     judges_writes = False
     begins_itself = False
 
     def has_pages(self, *, kept: bool) -> None:  # noqa: B027 - most files do not mind
         """Note, when it was opened, whether the kernel has kept pages of an earlier open."""
+
+    def puts_pages(self, pages: PageCache) -> None:  # noqa: B027 - most files read forwards only
+        """Take, when it was opened for reading, the kernel's pages of the file."""
 
     def expect_reads(self) -> None:  # noqa: B027 - most files can be read at once
         """Called when it was opened for reading and writing. If it raises, the file is dropped."""

@@ -22,6 +22,7 @@ from nczfs.views.base import Variables, View, Writing
 from nczfs.views.elements import ArrayElements, ChunkElements
 from nczfs.views.jsonvalues import JsonText
 from nczfs.views.layout import Layout, native_run
+from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.views.segments import Literal, Run
 
 RENDERED_BYTES_MAX = 64 << 20
@@ -41,9 +42,9 @@ LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
 LATER_VARIABLE_NAMES = ("preview.png",)
 CDL_SUFFIX = ".cdl"
-NETCDF_SUFFIXES = (".nc", ".classic.nc")
 LATER_GROUP_SUFFIXES = (".ncs",)
 LATER_GROUP_NAMES = ("zom.json", "preview.png")
+_GROUP_SUFFIXES = (CDL_SUFFIX, *NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES)
 
 
 Notes: TypeAlias = Callable[[], tuple[str, ...]]
@@ -123,7 +124,7 @@ def chunk_view(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> View:
         def decoded(shown: Variables) -> Layout:
             array = shown[0].array
             elements = ChunkElements(dataset.array(shown[0]), shown[0], chunk)
-            return Layout([native_run(elements, array.dtype, prod(array.chunk_shape))])
+            return Layout([native_run(elements, array.dtype, prod(array.grid.extent(chunk)))])
 
         return View(decoded, variables=(variable,), writing=Writing.IN_PLACE)
 
@@ -165,7 +166,7 @@ def group_views(
             return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
 
     return {
-        f"{file_name}.cdl": View(printed, is_arithmetic=False, is_text=True),
+        f"{file_name}{CDL_SUFFIX}": View(printed, is_arithmetic=False, is_text=True),
         "info.json": View(described, is_arithmetic=False, is_text=True),
     }
 
@@ -174,11 +175,10 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
     """Return the names of a group's virtual files, now or in a later version."""
     return frozenset(
         (
-            f"{file_name}.cdl",
-            "info.json",
+            INFO,
             ATTRIBUTES,
             *LATER_GROUP_NAMES,
-            *(f"{file_name}{suffix}" for suffix in (*NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES)),
+            *(f"{file_name}{suffix}" for suffix in _GROUP_SUFFIXES),
         )
     )
 
@@ -186,7 +186,7 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 def is_like_a_view(name: str) -> bool:
     """Return whether any virtual file has this name, now or in a later version."""
     names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
-    return name in names or name.endswith((".cdl", *NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES))
+    return name in names or name.endswith(_GROUP_SUFFIXES)
 
 
 def shows_content(name: str) -> bool:

@@ -23,10 +23,15 @@ from nczfs.zmap.keys import is_within
 DECLARED = frozenset(
     {
         *("shape", "dimensions", "dtype", "nc_type", "chunk_shape", "codecs", "fill_value"),
+        "shard_shape",
         *("order", "dimension_separator", "attributes", "attribute_types"),
     }
 )
-SHOWN = frozenset({"name", "path", "format", "chunk_count", "decoded_bytes", "problems"})
+SHOWN = frozenset(
+    {
+        *("name", "path", "format", "chunk_count", "object_count", "decoded_bytes", "problems"),
+    }
+)
 """Further members of a variable's info.json, which are accepted."""
 GROUP = frozenset(
     {
@@ -125,7 +130,7 @@ def _of_format(wanted: WantedNode, name: str) -> WantedNode:
 
 def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
     shape = _lengths(document.get("shape"), "shape")
-    chunks = document.get("chunk_shape")
+    chunks, shards = document.get("chunk_shape"), document.get("shard_shape")
     listed = document.get("codecs")
     codecs = None if listed is None else tuple(map(_codec, _list(listed, "codecs")))
     is_shown = "attribute_types" in document
@@ -144,6 +149,7 @@ def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
         byte_order=element.byte_order,
         string_bytes=element.string_bytes,
         is_complete=is_shown,
+        shard_shape=None if shards is None else _lengths(shards, "shard_shape"),
     )
     path = document.get("path")
     group = parent_of(path.strip("/")) if isinstance(path, str) else None

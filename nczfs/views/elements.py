@@ -176,7 +176,7 @@ class ChunkElements(_VariableElements):
         origin = grid.origin(self.chunk)
         inside = grid.box(self.chunk).relative_to(origin)
         position = 0
-        for box in boxes_of_run(first, len(values), self.array.description.chunk_shape):
+        for box in boxes_of_run(first, len(values), grid.extent(self.chunk)):
             given = values[position : position + box.size].reshape(box.shape)
             position += box.size
             kept = common(box, inside)
@@ -204,7 +204,7 @@ class ChunkElements(_VariableElements):
         return NOT_AHEAD  # the first read loads everything
 
     def box(self, first: int, stop: int) -> str:
-        return _box_text(first, stop, self.array.description.chunk_shape)
+        return _box_text(first, stop, self.array.description.grid.extent(self.chunk))
 
     def axis(self, step: int) -> str | None:
         return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
+from nczfs.model.smallnumbers import bits_of, small_number
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
@@ -92,6 +93,9 @@ class BinaryForm(Form):
         values = np.require(np.frombuffer(data, self.dtype), requirements="A")
         if dtype.kind == "b" and (values.view(np.uint8) > 1).any():
             raise BadValue("a bool is the byte 0 or 1")
+        bits = bits_of(dtype) if small_number(dtype) is not None else 8
+        if bits < 8 and (values.view(np.uint8) >> bits).any():
+            raise BadValue(f"{dtype.name} has the lowest {bits} bits of a byte, and no others")
         if dtype.kind == "U":
             points = values.view(np.dtype(np.uint32).newbyteorder(self.dtype.byteorder))
             if (points > sys.maxunicode).any():

@@ -41,6 +41,8 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
             "nc_type": array.dtype.nc_type.value if array.dtype.nc_type is not None else None,
             "chunk_shape": list(array.chunk_shape),
             "chunk_count": array.grid.chunk_count,
+            "shard_shape": list(array.unit_shape) if array.shards else None,
+            "object_count": array.units.chunk_count,
             "codecs": _codecs(array.codecs),
             "order": array.codecs.order,
             "dimension_separator": array.chunk_keys.separator,

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.model.smallnumbers import small_number
+
 _LENGTH_BYTES = 4
 
 
@@ -15,6 +17,9 @@ def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 
     Source: NEP 1 and ``numpy.lib.format``; `np.save` tries the versions in the same order.
     """
+    if small_number(dtype) is not None:
+        # The format has no names for them: np.load gives raw bytes, to be viewed as their type.
+        dtype = np.dtype(f"V{dtype.itemsize}")
     fields = {
         "descr": np.lib.format.dtype_to_descr(dtype),
         "fortran_order": False,

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.codecs.rounding import Cast
 from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
+from nczfs.model.smallnumbers import number_kind, small_number
 from nczfs.views.forms import Buffer, Flags, Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
@@ -82,6 +84,8 @@ def text_form(dtype: DataType) -> TextForm | None:
     that read back to the same bits, dates as their int64, complex numbers as two columns.
     """
     native = dtype.native
+    if small_number(native) is not None:
+        return _small_form(native)
     kind, size = native.kind, native.itemsize
     if dtype.vlen is not None or native.names is not None:
         return None
@@ -106,6 +110,30 @@ def text_form(dtype: DataType) -> TextForm | None:
     if kind == "U":
         return TextForm(size, _text_lines(size), _parsed_text, _without_controls)
     return None
+
+
+def _small_form(native: np.dtype[Any]) -> TextForm:
+    """Return the form of a number of ml_dtypes: that of a wider type, which has all of them."""
+    kind = number_kind(native)
+    if kind in "iu":
+        wide = np.dtype(f"{kind}1")
+        width = _INT_WIDTHS[wide.str[1:]]
+        return TextForm(width, _widened(wide, f"%{width}d"), _parsed_small_integers)
+    digits, width = _FLOAT_FORMS[4]
+    number = f"%{width}{digits}"
+    if kind == "f":
+        return TextForm(width, _widened(np.dtype("f4"), number), _parsed_small_floats)
+    line = f"{number} {number}"
+    return TextForm(
+        2 * width + 1, _widened(np.dtype("c8"), line, np.dtype("f4")), _parsed_small_complex
+    )
+
+
+def _widened(
+    wide: np.dtype[Any], line: str, part: np.dtype[Any] | None = None
+) -> Callable[[Values], Buffer]:
+    write = _numbers(line, part, per_line=1 if part is None else 2)
+    return lambda values: write(values.astype(wide))
 
 
 def _numbers(
@@ -163,6 +191,23 @@ def _parsed_complex(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
         raise ValueError("give the real and the imaginary part")
     parts = np.array([_number(float, word) for pair in pairs for word in pair])
     return _narrowed(parts, np.dtype(f"f{dtype.itemsize // 2}")).view(dtype)
+
+
+def _parsed_small_integers(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    return Cast(dtype)(np.array([_number(int, line) for line in lines], np.int64))
+
+
+def _parsed_small_floats(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    return Cast(dtype)(np.array([_number(float, line) for line in lines]))
+
+
+def _parsed_small_complex(lines: list[bytes], dtype: np.dtype[Any]) -> Values:
+    numbers = _parsed_complex(lines, np.dtype(np.complex128))
+    with np.errstate(over="ignore"):
+        found = numbers.astype(dtype)
+    if not np.array_equal(np.isfinite(found.astype(np.complex128)), np.isfinite(numbers)):
+        raise OverflowError("out of range")
+    return found
 
 
 def _number(kind: Callable[[bytes], Any], word: bytes) -> Any:

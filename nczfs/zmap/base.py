@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias
 
 from nczfs.errors import CorruptStore, NoSuchObject
-from nczfs.zmap.aside import Exchanging
+from nczfs.zmap.aside import Exchanges, Exchanging
 from nczfs.zmap.capacity import UNLIMITED, Capacity
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
@@ -177,7 +177,7 @@ class Features:
         it is that of the archive; its members are known without a request.
     lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
     gathers_writes : only `flush` shows others the writes since the last one, all of them together.
-    exchanges : everything below a prefix can be replaced in one step: `ZMap.aside`.
+    exchanges : what can be replaced in one step: `ZMap.aside`.
     """
 
     writable: bool = True
@@ -196,7 +196,7 @@ class Features:
     lists_all: bool = True
     dates_objects: bool = True
     gathers_writes: bool = False
-    exchanges: bool = False
+    exchanges: Exchanges = Exchanges.NOTHING
 
 
 class ZMap(Exchanging, ABC):

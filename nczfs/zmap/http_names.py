@@ -23,7 +23,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
-from nczfs.zmap.documents import KnownDocuments
+from nczfs.zmap.documents import InlineCopies, KnownDocuments
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, ListedName, parse_listing
 from nczfs.zmap.http_transport import HttpRequest, HttpTransport
 from nczfs.zmap.jsonparts import JsonParts
@@ -41,6 +41,22 @@ class _NoListing:
     """What the server does instead of sending an index page, as a verb."""
 
     answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What consolidated metadata name.
+
+    Attributes
+    ----------
+    root : of the dataset that they are of.
+    names : the keys of documents below it.
+    arrays : the paths of arrays below it.
+    """
+
+    root: Prefix
+    names: frozenset[str]
+    arrays: frozenset[str]
 
 
 class Names:
@@ -188,11 +204,11 @@ class Names:
                     "or give the URL of a dataset"
                 )
             )
-        root, names = found
-        inner = prefix[len(root) :].lstrip("/")
+        names = found.names
+        inner = prefix[len(found.root) :].lstrip("/")
         above = inner
         while above:
-            if any(f"{above}/{name}" in names for name in self._documents.arrays):
+            if above in found.arrays:
                 raise NamesUnknown(
                     f"{self._transport.where(prefix)}: the chunks cannot be listed: the "
                     "server lists no directories, and consolidated metadata do not name chunks"
@@ -208,26 +224,39 @@ class Names:
                     listed[f"{child}{slash}"] = entry
         return list(listed.values())
 
-    def _metadata_around(self, prefix: Prefix) -> tuple[Prefix, frozenset[str]] | None:
+    def _metadata_around(self, prefix: Prefix) -> _Named | None:
         at = prefix
+        inline = self._documents.inline
         while True:
             for name in self._documents.copies:
-                if (found := self._named_by(join(at, name))) is not None:
-                    return at, found | {name}
+                if (body := self._document(join(at, name))) is not None:
+                    keys = _names_in(body, self._transport.where(join(at, name)))
+                    return _Named(at, keys | {name}, self._arrays(keys))
+            if inline is not None and (body := self._document(join(at, inline.document))):
+                nodes = _nodes_in(body, inline)
+                if nodes:
+                    keys = frozenset(f"{path}/{inline.document}" for path in nodes)
+                    arrays = frozenset(path for path, is_array in nodes.items() if is_array)
+                    return _Named(at, keys | {inline.document}, arrays)
             if not at:
                 return None
             at = Prefix(at.rpartition("/")[0])
 
-    def _named_by(self, copy: Key) -> frozenset[str] | None:
-        """Return the keys that a consolidated copy names; None: there is none."""
+    def _arrays(self, keys: frozenset[str]) -> frozenset[str]:
+        """Return the paths of the arrays that some keys of documents are of."""
+        split = (key.rpartition("/") for key in keys)
+        return frozenset(path for path, _, name in split if name in self._documents.arrays)
+
+    def _document(self, key: Key) -> Buffer | None:
+        """Return a document; None: there is none."""
         try:
-            blob = self._zmap.read(copy, 0, DOCUMENT_BYTES_MAX)
+            blob = self._zmap.read(key, 0, DOCUMENT_BYTES_MAX)
         except NoSuchObject:
             return None
-        where = self._transport.where(copy)
+        where = self._transport.where(key)
         if blob.object_size > DOCUMENT_BYTES_MAX:
             raise StoreError(f"{where}: over {DOCUMENT_BYTES_MAX} bytes, which is not read")
-        return _names_in(blob.data, where)
+        return blob.data
 
 
 def _names_in(body: Buffer, where: str) -> frozenset[str]:
@@ -255,6 +284,44 @@ def _names_in(body: Buffer, where: str) -> frozenset[str]:
     if not found:
         raise StoreError(f"{where}: is not a document of Zarr")
     return frozenset(names)
+
+
+def _nodes_in(body: Buffer, inline: InlineCopies) -> dict[str, bool]:
+    """Return the paths of the nodes of which a document has those, and which are arrays.
+
+    There are none in a document of another kind.
+    """
+    found: dict[str, bool] = {}
+    parts = JsonParts(body)
+
+    def node(path: str, at: int) -> int:
+        is_array = False
+
+        def mark(name: str, at: int) -> int:
+            nonlocal is_array
+            if name == inline.array[0] and parts.is_text(at):
+                is_array = parts.string(at)[0] == inline.array[1]
+            return parts.end_of(at)
+
+        if not parts.is_object(at):
+            return parts.end_of(at)
+        end = parts.members(at, mark)
+        if _is_key(path):
+            found[path] = is_array
+        return end
+
+    def within(at: int, members: tuple[str, ...]) -> int:
+        def member(name: str, at: int) -> int:
+            is_wanted = bool(members) and name == members[0] and parts.is_object(at)
+            return within(at, members[1:]) if is_wanted else parts.end_of(at)
+
+        return parts.members(at, member if members else node)
+
+    try:
+        within(parts.begin(), inline.members)
+    except ValueError:
+        return {}
+    return found
 
 
 def _is_key(text: str) -> bool:

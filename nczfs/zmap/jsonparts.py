@@ -50,6 +50,10 @@ class JsonParts:
         """Return whether an object begins at a position."""
         return self._text.startswith("{", at)
 
+    def is_text(self, at: int) -> bool:
+        """Return whether a string begins at a position."""
+        return self._text.startswith('"', at)
+
     def is_array(self, at: int) -> bool:
         """Return whether an array begins at a position."""
         return self._text.startswith("[", at)

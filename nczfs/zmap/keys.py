@@ -33,6 +33,15 @@ def parse_key(text: str) -> Key:
     return Key(text)
 
 
+def is_key(text: str) -> bool:
+    """Return whether a text is a key that every store can be asked for."""
+    try:
+        parse_key(text).encode("utf-8", "surrogateescape")
+    except (BadKey, KeyTooLong, UnicodeEncodeError):
+        return False
+    return True
+
+
 def parse_prefix(text: str) -> Prefix:
     """Check that a text is a prefix: a key, or "" for the root of the store."""
     if text:

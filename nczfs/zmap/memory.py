@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
+from nczfs.zmap.aside import Aside, Exchanges, new_aside
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_own
+from nczfs.zmap.keys import Key, Prefix, is_own, is_within, join
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class MemoryZMap(ZMap):
 
     @property
     def features(self) -> Features:
-        return Features()
+        return Features(exchanges=Exchanges.ALL)
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
@@ -95,8 +97,36 @@ class MemoryZMap(ZMap):
         shown = (stat for stat in stats if stat.key.startswith(below))
         return (stat for stat in shown if not is_own(stat.key[len(below) :]))
 
+    @contextmanager
+    def aside(self, prefix: Prefix, path: str = "") -> Iterator[Aside]:
+        if next(self.list(prefix), None) is None:
+            raise NoSuchObject(f"{self._name}/{prefix}: nothing is there")
+        place = Prefix(join(prefix, new_aside()))
+        try:
+            yield Aside(
+                place, lambda: self._exchange(prefix, Prefix(join(place, path).rstrip("/")))
+            )
+        finally:
+            with self._lock:
+                kept = self._objects.items()
+                self._objects = {key: each for key, each in kept if not is_within(key, place)}
+
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+    def _exchange(self, prefix: Prefix, new: Prefix) -> None:
+        below = len(prefix) + 1 if prefix else 0
+        with self._lock:
+            kept, found = dict[Key, _Object](), dict[Key, _Object]()
+            for key, each in self._objects.items():
+                if key.startswith(f"{new}/"):
+                    goal = join(prefix, key[len(new) + 1 :])
+                    found[goal] = _Object(each.data, each.stat._replace(key=goal))
+                elif not is_within(key, prefix) or is_own(key[below:]):
+                    kept[key] = each
+            if not found:
+                raise NoSuchObject(f"{self._name}/{new}: nothing is there")
+            self._objects = kept | found
 
     def _find(self, key: Key) -> _Object:
         try:

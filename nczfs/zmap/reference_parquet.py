@@ -400,6 +400,8 @@ def _described(
             dropped += 1
             return parts.end_of(at)
         path, _, last = key.rpartition("/")
+        if last in form.unreferenced:
+            raise Unsupported(f"{key}: only arrays with a {form.array} have references in parquet")
         if last == form.array:
             try:
                 grids[path] = _grid(*form.lengths_of(parts.value(at, ARRAY_BYTES_MAX)[0]))

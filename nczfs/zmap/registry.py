@@ -27,6 +27,7 @@ from nczfs.zmap.zip.creating import ArchiveForm, create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.indexcache import IndexCache, default_directory
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
+from nczfs.zmap.zip.ozx import SUFFIX as OZX_SUFFIX
 from nczfs.zmap.zip.store import KeptArchives
 
 
@@ -137,7 +138,8 @@ def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
 def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
     """Open a store as `open_store` does, and make a missing directory or archive."""
     if url.kind == "zip" and url.path:
-        create_archive(url.path, options.zip_form)
+        is_ozx = url.path.lower().endswith(OZX_SUFFIX)
+        create_archive(url.path, "root" if is_ozx else options.zip_form)
     if url.kind == "file" and not os.path.exists(url.path):
         try:
             os.makedirs(url.path)
@@ -165,6 +167,13 @@ def remove_made(paths: list[str]) -> None:
                 os.rmdir(path)
             else:
                 os.unlink(path)
+
+
+def remove_emptied(directory: str) -> None:
+    """Remove a directory and those below it that hold no files; killed writers leave such ones."""
+    for path, _, _ in os.walk(directory, topdown=False):
+        with suppress(OSError):
+            os.rmdir(path)
 
 
 def open_directory(url: StoreUrl, options: StoreOptions) -> ZMap:

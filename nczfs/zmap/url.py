@@ -39,6 +39,7 @@ ENTRY_POINTS = "nczfs.zmap"
 SCHEMES = ("file", "s3", "gs3", "http", "https", "memory")
 GOOGLE = "storage.googleapis.com"
 REFERENCE_DIRECTORIES = (".parq", ".parquet")
+ARCHIVE_SUFFIXES = (".zip", ".ozx")
 NETCDF_MAGIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05", b"\x89HDF\r\n\x1a\n")
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")  # a member, an empty archive, a part
 
@@ -237,7 +238,7 @@ def _local_kind(path: str, modes: frozenset[str]) -> str:
     if os.path.isdir(path):
         return "reference" if lower.endswith(REFERENCE_DIRECTORIES) else "file"
     start = _first_bytes(path)
-    if lower.endswith(".zip") or start[:4] in ZIP_MAGIC:
+    if lower.endswith(ARCHIVE_SUFFIXES) or start[:4] in ZIP_MAGIC:
         return "zip"
     if start.lstrip().startswith(b"{"):
         return "reference"
@@ -267,7 +268,7 @@ def _remote_kind(url: StoreUrl, path: str, plain: str) -> str:
                 raise BadUrl(f"{url.text}: mode={word} needs the key of an archive or document")
             return word
     lower = path.lower()
-    if lower.endswith(".zip"):
+    if lower.endswith(ARCHIVE_SUFFIXES):
         return "zip"
     if lower.endswith(".json") or lower.rstrip("/").endswith(REFERENCE_DIRECTORIES):
         return "reference"

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
-from nczfs.zmap.aside import Aside
+from nczfs.zmap.aside import Aside, Exchanges
 from nczfs.zmap.base import (
     Blob,
     Buffer,
@@ -118,14 +118,14 @@ class Wrapper(ZMap):
         return self._zmap.exists(prefix, marked=marked)
 
     @contextmanager
-    def aside(self, prefix: Prefix) -> Iterator[Aside]:
+    def aside(self, prefix: Prefix, path: str = "") -> Iterator[Aside]:
         with self._changing("write", prefix):
-            opened = self._zmap.aside(prefix)
+            opened = self._zmap.aside(prefix, path)
         with opened as found:
 
-            def exchange(path: str) -> None:
+            def exchange() -> None:
                 with self._changing("write", prefix):
-                    found.exchange(path)
+                    found.exchange()
 
             yield Aside(found.prefix, exchange)
 
@@ -273,8 +273,8 @@ class Prefixed(Wrapper):
         return self._zmap.exists(self._outer_prefix(prefix), marked=marked)
 
     @contextmanager
-    def aside(self, prefix: Prefix) -> Iterator[Aside]:
-        with self._zmap.aside(self._outer_prefix(prefix)) as found:
+    def aside(self, prefix: Prefix, path: str = "") -> Iterator[Aside]:
+        with self._zmap.aside(self._outer_prefix(prefix), path) as found:
             if not is_within(found.prefix, self._prefix):
                 raise ReadOnlyStore(f"{self.name}/{prefix}: cannot be replaced in one step")
             yield Aside(Prefix(found.prefix[len(self._before) :]), found.exchange)
@@ -313,7 +313,11 @@ class ReadOnly(Wrapper):
     @property
     def features(self) -> Features:
         return replace(
-            self._zmap.features, writable=False, conditional_writes=False, server_copies=False
+            self._zmap.features,
+            writable=False,
+            conditional_writes=False,
+            server_copies=False,
+            exchanges=Exchanges.NOTHING,
         )
 
     def prepare_writing(self) -> Features:

@@ -208,6 +208,36 @@ def test_chunks_that_cannot_be_known_are_an_error_and_no_empty_directory(unliste
     zmap.close()
 
 
+ROOT_OF_V3 = (
+    b'{"zarr_format": 3, "node_type": "group", "consolidated_metadata": {"kind": "inline",'
+    b' "metadata": {"g": {"node_type": "group", "consolidated_metadata": {"metadata": {}}},'
+    b' "g/t": {"attributes": {"node_type": "group"}, "node_type": "array"}, "../up": {}}}}'
+)
+GROUP_OF_V3 = b'{"zarr_format": 3, "node_type": "group"}'
+
+
+@pytest.mark.parametrize("place", ["", "data.zarr/"])
+def test_consolidated_metadata_within_the_root_name_what_is_below(
+    unlisted: Serve, place: str
+) -> None:
+    objects = {"zarr.json": ROOT_OF_V3, "g/zarr.json": GROUP_OF_V3, "g/t/zarr.json": b"{}"}
+    zmap = open_store(unlisted({f"{place}{key}": data for key, data in objects.items()}))
+    if not place:
+        assert names(zmap) == {"zarr.json", "g"}
+    assert names(zmap, f"{place}g") == {"zarr.json", "t"}
+    with pytest.raises(StoreError, match="consolidated metadata do not name chunks"):
+        names(zmap, f"{place}g/t")
+    zmap.close()
+
+
+@pytest.mark.parametrize("root", [GROUP_OF_V3, b"[", b'{"consolidated_metadata": 3}'])
+def test_a_root_without_consolidated_metadata_names_nothing(unlisted: Serve, root: bytes) -> None:
+    zmap = open_store(unlisted({"zarr.json": root, "g/zarr.json": GROUP_OF_V3}))
+    with pytest.raises(StoreError, match="there are no consolidated metadata"):
+        names(zmap)
+    zmap.close()
+
+
 def test_without_listings_and_metadata_names_are_an_error_that_says_so(unlisted: Serve) -> None:
     zmap = open_store(unlisted({"a": b"data"}))
     assert bytes(zmap.read(Key("a")).data) == b"data"

@@ -70,6 +70,25 @@ def test_a_changed_part_of_a_large_object_is_all_that_is_sent(
     assert {found.key for found in zmap.list(ROOT)} == {KEY, GOAL}
 
 
+@pytest.mark.parametrize("faults", ["swift"], indirect=True)
+def test_a_byte_of_a_large_object_costs_a_part_each_way_and_nothing_is_compared_twice(
+    faults: Faults, zmap: ZMap, content: bytes
+) -> None:
+    stat = zmap.stat(KEY)
+    at = 20 * MIB
+    parts: list[Part] = [Range(stat, 0, at), b"z", Range(stat, at + 1, SIZE)]
+    asked = requests_of(faults, lambda: zmap.write_parts(KEY, parts, replaces=stat.version))
+    notes = sum(count for what, count in asked.items() if ".nczfs-upload-" in what)
+    assert notes == 2
+    # The server keeps no conditions: it is compared at the beginning, and after the parts.
+    assert asked["HEAD data/group/large"] == 2
+    assert asked["GET data/group/large"] == 1
+    assert asked["PUT data/group/large"] == 3
+    assert asked["POST data/group/large"] == 2
+    assert asked.total() == notes + 8
+    assert zmap.read(KEY).data == content[:at] + b"z" + content[at + 1 :]
+
+
 def test_parts_of_a_version_that_is_gone_are_a_conflict_and_leave_nothing(
     faults: Faults, zmap: ZMap, content: bytes
 ) -> None:

@@ -234,8 +234,13 @@ ON_BOTH = (_copy, _create_a_copy, _put_together)
 @pytest.mark.parametrize(
     ("server", "operation", "fault"),
     [
-        *itertools.product(["ceph"], ON_CEPH + ON_BOTH, ["close", "lost", "status:500"]),
+        *itertools.product(["ceph"], ON_CEPH + ON_BOTH, ["lost"]),
         *itertools.product(["swift"], ON_BOTH, ["lost"]),
+        *(
+            pytest.param("ceph", operation, fault, marks=pytest.mark.long)
+            for operation in ON_CEPH + ON_BOTH
+            for fault in ("close", "status:500")
+        ),
     ],
 )
 def test_an_operation_outlasts_the_failure_of_any_of_its_requests(

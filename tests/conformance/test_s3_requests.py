@@ -30,7 +30,7 @@ def local(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_consolidated_dataset_is_opened_by_one_request(
+def test_a_consolidated_dataset_is_opened_by_two_requests_at_once(
     ceph_with_faults: Faults, local: Path
 ) -> None:
     zarr.consolidate_metadata(str(local), zarr_format=2)
@@ -43,6 +43,7 @@ def test_a_consolidated_dataset_is_opened_by_one_request(
             assert list(variable[...]) == [3] * 4
 
     assert requests_of(ceph_with_faults, read_one) == {
+        "GET ds.zarr/zarr.json": 1,
         "GET ds.zarr/.zmetadata": 1,
         "GET ds.zarr/v3/0": 1,
     }

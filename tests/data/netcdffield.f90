@@ -2,7 +2,8 @@
 !
 !     netcdffield read FILE          prints every value of t2m, read step by step
 !     netcdffield blocks FILE        the same, read by hyperslabs of parts of each axis
-!     netcdffield edit FILE VALUE    sets t2m(4, 3, 2), as Fortran counts
+!     netcdffield edit FILE VALUE [I J K]
+!                                    sets t2m(K + 1, J + 1, I + 1), t2m(4, 3, 2) unless they are given
 !     netcdffield steps FILE COUNT   adds 1 to every value of the first steps, by spatial blocks
 !     netcdffield spoil FILE         tries to change an attribute
 !     netcdffield version
@@ -10,7 +11,7 @@ program netcdffield
   use netcdf
   implicit none
   character(len=4096) :: task, path, word
-  integer :: file, variable, sizes(3), dimensions(3), axis, mode, steps
+  integer :: file, variable, sizes(3), dimensions(3), axis, mode, steps, element(3) = [1, 2, 3]
   real :: changed
 
   call get_command_argument(1, task)
@@ -35,7 +36,11 @@ program netcdffield
   case ('edit')
     call get_command_argument(3, word)
     read (word, *) changed
-    call check(nf90_put_var(file, variable, [changed], start=[4, 3, 2], count=[1, 1, 1]))
+    do axis = 1, merge(3, 0, command_argument_count() == 6)
+      call get_command_argument(3 + axis, word)
+      read (word, *) element(axis)
+    end do
+    call check(nf90_put_var(file, variable, [changed], start=element(3:1:-1) + 1, count=[1, 1, 1]))
   case ('steps')
     call get_command_argument(3, word)
     read (word, *) steps

@@ -10,18 +10,27 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import nczfs
 from tests.support.mounts import Served
-from tests.support.places import DATASET, Place, bucket_of, directory_at, requested_place
+from tests.support.places import (
+    DATASET,
+    SHARDED,
+    Place,
+    bucket_of,
+    directory_at,
+    requested_place,
+)
 from tests.support.sample import Values
 from tests.support.settled import settled, status
 
 WIDTH = 5
 CHUNKS = (4, 3)
+SHARDS = (8, 6)
 ROUNDS = [12, pytest.param(300, marks=pytest.mark.long)]
 PATIENCE_S = 60.0
 
@@ -42,18 +51,24 @@ def mounts(place: Place, tmp_path: Path) -> Iterator[list[Served]]:
         ]
 
 
-def with_records(place: Place, layout: str = "nczarr2") -> Place:
+def with_records(place: Place) -> Place:
     """A store with a dataset of two variables of records, of which there is none yet."""
     with nczfs.open(place.url_of(DATASET), "w") as root:
-        root.create_dimension("t", None)
-        root.create_dimension("x", WIDTH)
-        for name in "rs":
-            root.create_variable(name, ("t", "x"), "<i4", chunks=CHUNKS, fillvalue=-1)
+        make_records(root)
+    with nczfs.open(place.url_of(SHARDED), "w", format="zarr3") as root:
+        make_records(root, shards=SHARDS)
     return place
 
 
-def file_of(mount: Served, name: str = "r") -> Path:
-    return mount.path / "datasets" / DATASET / name / "values.raw"
+def make_records(root: nczfs.OpenDataset, **options: Any) -> None:
+    root.create_dimension("t", None)
+    root.create_dimension("x", WIDTH)
+    for name in "rs":
+        root.create_variable(name, ("t", "x"), "<i4", chunks=CHUNKS, fillvalue=-1, **options)
+
+
+def file_of(mount: Served, name: str = "r", dataset: str = DATASET) -> Path:
+    return mount.path / "datasets" / dataset / name / "values.raw"
 
 
 def record(writer: int, number: int) -> Values:
@@ -139,12 +154,17 @@ def test_two_mounts_that_append_at_the_same_time_lose_nothing(
     place: Place, mounts: list[Served], rounds: int
 ) -> None:
     """SEMANTICS W34."""
-    at_once([file_of(mount) for mount in mounts], rounds, 1, 3)
-    check_each_once(stored(place), 2, rounds)
-    for mount in mounts:
-        shown = np.frombuffer(file_of(mount).read_bytes(), "<i4").reshape(-1, WIDTH)
-        assert shown.tolist() == stored(place)
-    assert place.findings() == []
+    for dataset in (DATASET, SHARDED):
+        files = [file_of(mount, dataset=dataset) for mount in mounts]
+        at_once(files, rounds, 1, 3)
+        found = stored(place)
+        if dataset == SHARDED:
+            found = place.values_by_zarr(SHARDED, "r").tolist()
+        check_each_once(found, 2, rounds)
+        for file in files:
+            shown = np.frombuffer(file.read_bytes(), "<i4").reshape(-1, WIDTH)
+            assert shown.tolist() == found
+        assert place.findings(dataset) == []
 
 
 def test_records_of_a_page_are_appended_while_others_look_at_the_file(

@@ -87,7 +87,9 @@ def check_equal(copy: str | Path, source: Path) -> None:
 
 def _sorted(node: dict[str, Any]) -> dict[str, Any]:
     """What is told of a group, whichever of its members was made first."""
-    return node | {name: sorted(node[name]) for name in ("variables", "groups")}
+    dimensions = sorted(node["dimensions"], key=lambda dimension: str(dimension["name"]))
+    members = {name: sorted(node[name]) for name in ("variables", "groups")}
+    return node | members | {"dimensions": dimensions}
 
 
 def tar(source: Path, target: Path) -> None:

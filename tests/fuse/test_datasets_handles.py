@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nczfs
+from tests.support.gated import WAIT_S
 from tests.support.mounts import Served
 from tests.support.sample import Values
 from tests.support.settled import settled, status
+from tests.support.waiting import until
 
 VALUES = np.arange(6000, dtype="<f8").reshape(60, 100)
 CHUNKS = (20, 100)
@@ -142,6 +146,95 @@ def test_pages_of_one_file_undo_nothing_that_is_written_through_another_one(
         assert os.pread(writer, 16, 0) == number(-1) + number(-2)
     os.close(writer)
     os.close(handle)
+
+
+ROUNDS = 15
+
+
+@pytest.mark.parametrize("name", ["v/values.npy", "v/v.nc", "d.nc", "d.classic.nc"])
+def test_a_mapping_and_what_is_written_at_the_same_moment_through_another_file_are_both_kept(
+    mount: Served, store: Path, name: str
+) -> None:
+    """SEMANTICS W1, W2: in different pages of the mapping."""
+    path = mount.path / "datasets/d.zarr" / name
+    start, dtype = first_of(path)
+    mapped = np.memmap(raw_of(mount), "<f8", "r+", shape=VALUES.shape)
+    mapped_rows, written_rows = range(25), range(31, 60)  # rows 26 to 30 fill a page
+    assert mapped[59, 99] == VALUES[59, 99]  # the mapping has pages of all rows
+    handle, begun = os.open(path, os.O_RDWR), threading.Barrier(2)
+
+    def change_the_mapping() -> None:
+        begun.wait(WAIT_S)
+        for number in range(ROUNDS):
+            for row in mapped_rows:
+                mapped[row] = 1000 * number + row
+            if number % 3 == 0:
+                mapped.flush()
+
+    def write_the_file() -> None:
+        begun.wait(WAIT_S)
+        for number in range(ROUNDS):
+            for row in written_rows:
+                values = np.full(100, -1000 * number - row, dtype)
+                os.pwrite(handle, values.tobytes(), start + 800 * row)
+            if number % 5 == 0:
+                os.fsync(handle)
+
+    with ThreadPoolExecutor(2) as threads:
+        for future in [threads.submit(change_the_mapping), threads.submit(write_the_file)]:
+            future.result()
+    expected = VALUES.copy()
+    for row in mapped_rows:
+        expected[row] = 1000 * (ROUNDS - 1) + row
+    for row in written_rows:
+        expected[row] = -1000 * (ROUNDS - 1) - row
+    # What was being written back just then may have kept the mapping from showing the writes.
+    until(lambda: np.array_equal(mapped, expected))
+    expected[40] = -1
+    os.pwrite(handle, np.full(100, -1, dtype).tobytes(), start + 800 * 40)
+    until(lambda: np.array_equal(mapped, expected))
+    mapped.flush()
+    os.fsync(handle)
+    np.testing.assert_array_equal(stored(store), expected)
+    found = np.frombuffer(os.pread(handle, VALUES.nbytes, start), dtype)
+    np.testing.assert_array_equal(found.reshape(VALUES.shape), expected)
+    os.close(handle)
+
+
+def test_a_mapping_and_writes_to_the_mapped_file_at_the_same_moment_are_both_kept(
+    mount: Served, store: Path
+) -> None:
+    """SEMANTICS W1, W2: even in one page."""
+    raw = raw_of(mount)
+    mapped = np.memmap(raw, "<f8", "r+", shape=VALUES.shape)
+    begun = threading.Barrier(2)
+
+    def change_the_mapping() -> None:
+        begun.wait(WAIT_S)
+        for number in range(ROUNDS):
+            mapped[:, ::2] = number
+            if number % 3 == 0:
+                mapped.flush()
+
+    def write_the_file() -> None:
+        with raw.open("r+b", buffering=0) as file:
+            begun.wait(WAIT_S)
+            for number in range(ROUNDS):
+                for row in range(0, 60, 7):
+                    for column in range(1, 100, 14):
+                        data = np.array([-number], "<f8").tobytes()
+                        os.pwrite(file.fileno(), data, 800 * row + 8 * column)
+            os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(2) as threads:
+        for future in [threads.submit(change_the_mapping), threads.submit(write_the_file)]:
+            future.result()
+    expected = VALUES.copy()
+    expected[:, ::2] = ROUNDS - 1
+    expected[::7, 1::14] = 1 - ROUNDS
+    np.testing.assert_array_equal(mapped, expected)
+    mapped.flush()
+    np.testing.assert_array_equal(stored(store), expected)
 
 
 @pytest.mark.parametrize("path", ["", "/datasets/d.zarr", "/datasets/d.zarr/v"])

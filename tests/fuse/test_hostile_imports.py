@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
 
@@ -71,6 +73,11 @@ def long_name(path: Path) -> None:
         file["x" * 300] = np.arange(2)
 
 
+def long_attribute(path: Path) -> None:
+    with netCDF4.Dataset(path, "w") as file:
+        file.long = "a" * 60_000_000
+
+
 def half(path: Path) -> None:
     path.write_bytes(b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0\xff\xff\xff\xff" * 100)
 
@@ -101,6 +108,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "vast_chunks": (vast_chunks, "nc", "declares 4503599627370496 bytes"),
     "bomb": (bomb, "nc", "HDF error|library failed"),
     "long_name": (long_name, "nc", "NC_MAX_NAME|decode|name"),
+    "long_attribute": (long_attribute, "nc", "60000[0-9]* bytes is not read|bytes of memory"),
     "half": (half, "nc", "HDF|library failed"),
     "vast_cdl": (vast_cdl, "cdl", "declares 999999999999999999 bytes"),
     "deep_cdl": (deep_cdl, "cdl", "more than 100"),
@@ -132,7 +140,7 @@ def test_a_hostile_file_is_refused_and_imports_nothing(tmp_path: Path, name: str
             with failing_with(errno.EINVAL):
                 file.close()
         (problem,) = json.loads((group / "info.json").read_text())["problems"]
-        assert any(each in problem for each in reason.split("|")), problem
+        assert re.search(reason, problem), problem
         found = {path.name for path in (tmp_path / "store/new.zarr").iterdir()}
         assert not {each for each in found if not each.startswith(".")}
 

@@ -17,7 +17,8 @@ import pytest
 from tests.support import mounts
 from tests.support.confirmed import Writer, working_until_they_fail
 from tests.support.mounts import served
-from tests.support.places import DATASET, Place, requested_place
+from tests.support.places import DATASET, SHARDED, Place, requested_place
+from tests.support.sample import Values
 from tests.support.settled import files_in
 
 LENGTH = 400
@@ -92,7 +93,7 @@ class NumberWriter(Writer):
             self.confirmed_something.set()
             os.fsync(self._fd)
 
-    def check(self, found: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+    def check(self, found: Values) -> None:
         """Every element is there that was written; the last one may be, whose write was cut."""
         for at in np.flatnonzero(found != self.values):
             assert (int(at), float(found[at])) == (self.number * 37 % LENGTH, self.number)
@@ -106,19 +107,22 @@ def test_what_write_returned_for_is_there_after_a_kill(
 ) -> None:
     """SEMANTICS W21. Half of the kills come while something is stored, or while the mount ends."""
     place.make_dataset({"v": (np.zeros(LENGTH), (64,))})
+    place.make_shards(np.zeros(LENGTH), (16,), (32,))
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
     command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground", "-o", "journal"]
     command += ["--spool-dir", str(spool), place.url]
     lines = LineWriter(mountpoint / "objects/log")
     numbers = NumberWriter(mountpoint / "datasets" / DATASET / "v/values.raw")
+    in_shards = NumberWriter(mountpoint / "datasets" / SHARDED / "v/values.raw")
+    writers = (lines, numbers, in_shards)
     moments = random.Random(trials)
     for trial in range(trials):
         with served(command, mountpoint=mountpoint, exit_codes=None) as mount:
-            for writer in (lines, numbers):
+            for writer in writers:
                 writer.error = None
                 writer.confirmed_something.clear()
-            with working_until_they_fail([lines, numbers]):
-                storing = moments.choice((lines, numbers))
+            with working_until_they_fail(writers):
+                storing = moments.choice((lines, numbers, in_shards, in_shards))
                 storing.confirmed_something.wait(30)
                 if trial % 2:
                     time.sleep(moments.uniform(0, 0.1))
@@ -133,3 +137,4 @@ def test_what_write_returned_for_is_there_after_a_kill(
         assert files_in(spool) == []
         lines.check(place.objects()["log"].decode())
         numbers.check(place.values("v"))
+        in_shards.check(place.values_by_zarr(SHARDED, "v"))

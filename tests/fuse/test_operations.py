@@ -106,6 +106,14 @@ def test_blocks_follow_the_size(toy: Served) -> None:
     assert status.st_blocks * 512 == status.st_size
 
 
+def test_programs_are_told_to_read_128_kib_at_a_time(toy: Served) -> None:
+    """SEMANTICS A10."""
+    for path in (toy.path, toy.path / "big"):
+        assert path.stat().st_blksize == 128 << 10
+    with os.scandir(toy.path) as entries:
+        assert {entry.stat().st_blksize for entry in entries} == {128 << 10}
+
+
 def test_extended_attributes_are_not_supported_and_asked_for_once(toy: Served) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="not supported") as caught:

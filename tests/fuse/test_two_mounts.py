@@ -12,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nczfs
+from nczfs.testing.datasets import put_json
+from nczfs.zmap.registry import open_store
 from tests.support.confirmed import ElementWriter, take_turns, working_until_they_fail
 from tests.support.mounts import Served, served
 from tests.support.places import DATASET, Place, bucket_of, requested_place
@@ -20,6 +23,7 @@ from tests.support.settled import files_in, gauge, settled, status
 
 VALUES = np.zeros((30, 40))
 CHUNKS = (12, 16)
+SHARDS = (12, 15)
 WRITERS = 4
 BLOCK = 3  # elements: every chunk has some of each writer
 ROUNDS = [25, pytest.param(400, marks=pytest.mark.long)]
@@ -68,6 +72,28 @@ def test_what_each_writer_wrote_last_is_there(place: Place, tmp_path: Path, roun
     """SEMANTICS W2."""
     place.make_dataset({"v": (VALUES, CHUNKS)})
     _write_at_the_same_time(place, tmp_path, rounds)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_what_each_writer_wrote_last_is_there_in_shards_too(
+    place: Place, tmp_path: Path, rounds: int
+) -> None:
+    """SEMANTICS W2."""
+    _make_shards(place)
+    _write_at_the_same_time(place, tmp_path, rounds)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_requests_that_fail_on_the_way_lose_nothing_of_shards(
+    faults: Faults, tmp_path: Path, rounds: int
+) -> None:
+    """SEMANTICS W2."""
+    place = bucket_of(faults.server)
+    _make_shards(place)
+    with _trouble(faults):
+        _write_at_the_same_time(place, tmp_path, rounds)
 
 
 @pytest.mark.timeout(1200)
@@ -132,6 +158,33 @@ def test_the_other_mount_takes_over_from_one_that_was_killed(
         second.check(values)
     assert place.findings() == []
     assert files_in(spool) == []
+
+
+def _make_shards(place: Place) -> None:
+    """Make the dataset with its chunks in shards of nine."""
+    numbers = {"name": "bytes", "configuration": {"endian": "little"}}
+    zstd = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
+    inside = {
+        "chunk_shape": [side // 3 for side in SHARDS],
+        "codecs": [numbers, zstd],
+        "index_codecs": [numbers, {"name": "crc32c"}],
+    }
+    array = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": VALUES.shape,
+        "data_type": "float64",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": SHARDS}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": "NaN",
+        "codecs": [{"name": "sharding_indexed", "configuration": inside}],
+    }
+    store = open_store(place.url)
+    put_json(store, f"{DATASET}/zarr.json", {"zarr_format": 3, "node_type": "group"})
+    put_json(store, f"{DATASET}/v/zarr.json", array)
+    store.close()
+    with nczfs.open(place.url_of(DATASET), "r+") as root:
+        root.variables["v"][...] = VALUES
 
 
 @contextmanager

@@ -25,10 +25,11 @@ from tests.support.confirmed import (
     working_until_they_fail,
 )
 from tests.support.mounts import Served, served
-from tests.support.places import DATASET, Place, requested_place
+from tests.support.places import DATASET, SHARDED, Place, requested_place
 from tests.support.settled import files_in, status, waiting
 
 SHARED = (np.zeros((23, 37)), (5, 8))
+SHARDS = (np.zeros(400), (16,), (32,))
 WHOLE = (np.zeros((40, 11)), (10, 11))
 DEAD = {errno.ENOTCONN, errno.ECONNABORTED}
 TRIALS = [10, pytest.param(200, marks=pytest.mark.long)]
@@ -46,6 +47,7 @@ def test_what_was_confirmed_is_there_after_a_kill(
 ) -> None:
     """SEMANTICS O6, W1."""
     place.make_dataset({"shared": SHARED, "whole": WHOLE})
+    place.make_shards(*SHARDS)
     moments = random.Random(trials)
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
     command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
@@ -63,13 +65,19 @@ def test_what_was_confirmed_is_there_after_a_kill(
                 mount.process.wait()
             _check_died(mount, writers.all)
         assert place.findings() == []
+        assert place.findings(SHARDED) == []
     assert all(writer.turns >= trials // 10 for writer in writers.all)
     _check_recovered(spool)
     with served(command, mountpoint=mountpoint) as mount:
         writers.check()
         assert waiting(mount) == {}
     assert files_in(spool) == []
-    assert not [key for key in place.objects() if TEMPORARY in key]
+    assert _temporary_files(tmp_path) == []
+
+
+def _temporary_files(directory: Path) -> list[Path]:
+    """What the directory store hides, as it is on the disk."""
+    return [path for path in directory.rglob("*") if path.name.startswith(TEMPORARY)]
 
 
 class _Writers:
@@ -88,11 +96,14 @@ class _Writers:
         self._whole = ElementWriter(
             self._dataset / "whole/values.raw", WHOLE[0], 2, block=WHOLE[0].size
         )
+        self._in_shards = ElementWriter(
+            mountpoint / "datasets" / SHARDED / "v/values.raw", SHARDS[0], 3, block=40
+        )
+        self._elements = (*self._shared, self._whole, self._in_shards)
         self._attribute = AttributeWriter(self._dataset / "attributes/turn")
         self.all: Sequence[Writer] = (
             *self._files,
-            *self._shared,
-            self._whole,
+            *self._elements,
             self._attribute,
         )
 
@@ -101,7 +112,7 @@ class _Writers:
         (self._objects / "deep").mkdir(parents=True, exist_ok=True)
         for file in self._files:
             file.went_on_from(file.check(_content(file.path)))
-        for elements in (*self._shared, self._whole):
+        for elements in self._elements:
             stored = np.fromfile(elements.path, "f8")
             elements.check(stored)
             elements.went_on_from(stored)

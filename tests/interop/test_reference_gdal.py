@@ -237,20 +237,6 @@ def test_an_unknown_codec_fails_the_values_and_nothing_else(
     fs.close()
 
 
-@pytest.mark.parametrize("directory", datasets("v3/*"), ids=lambda path: path.name)
-def test_zarr_v3_shows_a_directory_that_says_so(
-    directory: Path, expected_warnings: ExpectedWarnings
-) -> None:
-    expected_warnings.add("Zarr v3 is not read by this version")
-    fs = mount_tree(str(directory.parent))
-    place = f"datasets/{directory.name}"
-    assert list(listing(fs, place)) == ["info.json"]
-    (problem,) = json.loads(read(fs, f"{place}/info.json"))["problems"]
-    assert problem.endswith(f"{directory.name}/zarr.json: Zarr v3 is not read by this version")
-    assert "zarr.json" in listing(fs, f"objects/{directory.name}")
-    fs.close()
-
-
 @pytest.mark.parametrize("directory", datasets("kerchunk_*/*"), ids=lambda path: path.name)
 def test_kerchunk_references_are_plain_directories(directory: Path) -> None:
     """They are described by JSON or parquet files, which this version does not read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nczfs.library.variable import Variable
 from nczfs.testing import indexing
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.sharded import all_sharded
 
 NETCDF_TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 ZARR_TYPES = (*NETCDF_TYPES, "f2", "?", "c8", "c16", "S1", "S5", "U3", "M8[s]")
@@ -133,6 +135,24 @@ class OneVariable(RuleBasedStateMachine):
                 assert indexing.same_bits(other.variables["v"][...], self.model)
 
 
+class OneVariableInShards(OneVariable):
+    """The same variable, with its chunks in shards."""
+
+    @initialize(data=st.data(), shape=shapes)
+    def create(self, data: st.DataObject, shape: tuple[int, ...]) -> None:
+        counts = st.lists(st.integers(1, 3), min_size=1, max_size=3)
+        levels = data.draw(st.lists(counts, min_size=1, max_size=2), "levels")
+        self.shards = ExitStack()
+        at_end = data.draw(st.booleans(), "index at the end")
+        self.shards.enter_context(all_sharded(*levels, index_at_end=at_end))
+        super().create(data, shape)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "shards"):
+            self.shards.close()
+
+
 class SharedDimensions(RuleBasedStateMachine):
     """Variables that share unlimited dimensions, longer and shorter, against arrays."""
 
@@ -146,7 +166,7 @@ class SharedDimensions(RuleBasedStateMachine):
     )
 
     @initialize(
-        layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2")),
+        layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2", "zarr3", "zarr3 in shards")),
         budget=st.sampled_from(BUDGETS),
     )
     def create(self, layout: str, budget: int) -> None:
@@ -154,6 +174,7 @@ class SharedDimensions(RuleBasedStateMachine):
         self.budget = budget
         self.grows = layout != "zarr2"
         self.lengths = {"t": 0 if self.grows else 2, "u": 0 if self.grows else 3, "x": 3}
+        layout, _, in_shards = layout.partition(" in ")
         self.dataset = open_zmap(self.zmap, "w", format=layout, options=self.options())
         for name, length in self.lengths.items():
             is_unlimited = name != "x" and self.grows
@@ -162,12 +183,17 @@ class SharedDimensions(RuleBasedStateMachine):
         self.models: dict[str, Any] = {}
         self.fills: dict[str, Any] = {}
         for path, dimensions, chunks, dtype, fill in self.SHAPES:
-            if "/" in path and not self.grows:
+            if "/" in path and not layout.startswith("nczarr"):
                 continue  # a group of pure Zarr sees no dimensions but its own
             group, _, name = path.rpartition("/")
             place = self.dataset[group] if group else self.dataset
             place.create_variable(  # type: ignore[union-attr]
-                name, dimensions, dtype, chunks=chunks, fillvalue=fill
+                name,
+                dimensions,
+                dtype,
+                chunks=chunks,
+                shards=tuple(2 * length for length in chunks) if in_shards else None,
+                fillvalue=fill,
             )
             self.models[path] = np.full(
                 tuple(self.lengths[name] for name in dimensions), fill or 0, dtype
@@ -279,6 +305,9 @@ class SharedDimensions(RuleBasedStateMachine):
 
 TestOneVariable = OneVariable.TestCase
 TestOneVariable.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
+
+TestOneVariableInShards = OneVariableInShards.TestCase
+TestOneVariableInShards.settings = settings(max_examples=40, stateful_step_count=12, deadline=None)
 
 TestSharedDimensions = SharedDimensions.TestCase
 TestSharedDimensions.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)

@@ -21,12 +21,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NczfsError, StoreError
 from nczfs.library.opening import open_zmap
+from nczfs.testing.datasets import put_json
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -68,7 +70,10 @@ class KilledMounts(RuleBasedStateMachine):
     ----------
     values, records, objects : the bytes that must be there.
     handles : of the open files.
+    object_shape : of the elements in one object.
     """
+
+    object_shape = CHUNKS
 
     fs: TreeFileSystem
 
@@ -79,20 +84,22 @@ class KilledMounts(RuleBasedStateMachine):
         self.place = Path(tempfile.mkdtemp(prefix="nczfs-test-"))
         self.numbers = itertools.count()
         self.memory = MemoryZMap()
-        self.values: dict[str, bytearray] = {}
         first = np.arange(30, dtype="<i4").reshape(SHAPE)
         self.consolidated = consolidated
-        with open_zmap(self.inside(), "w", consolidated=consolidated) as root:
-            root.create_dimension("t", None)
-            for name in ("v", "w"):
-                root.create_variable(name, SHAPE, "i4", first, chunks=CHUNKS)
-                self.values[name] = bytearray(first.tobytes())
-            root.create_variable("r", ("t", 3), "i4", first[:1, :3], chunks=(40, 3))
+        self.make_dataset(first)
+        self.values = {name: bytearray(first.tobytes()) for name in ("v", "w")}
         self.records = bytearray(first[:1, :3].tobytes())
         self.objects = {name: bytearray(os.urandom(OBJECT)) for name in ("a", "b")}
         for name, data in self.objects.items():
             self.memory.write(Key(name), bytes(data))
         self.mount()
+
+    def make_dataset(self, first: Values) -> None:
+        with open_zmap(self.inside(), "w", consolidated=self.consolidated) as root:
+            root.create_dimension("t", None)
+            for name in ("v", "w"):
+                root.create_variable(name, SHAPE, "i4", first, chunks=CHUNKS)
+            root.create_variable("r", ("t", 3), "i4", first[:1, :3], chunks=(40, 3))
 
     def inside(self) -> Prefixed:
         return Prefixed(Kept(self.memory), parse_prefix("data"))
@@ -225,16 +232,18 @@ class KilledMounts(RuleBasedStateMachine):
         name=variables, row=st.integers(0, 4), column=st.integers(0, 5), value=st.integers(10, 19)
     )
     def kill_and_another_client_writes(self, name: str, row: int, column: int, value: int) -> None:
-        """What it stored is newer than what is put back, and stays; so does all of its chunk."""
+        """What it stored is newer than what is put back, and stays; so does all of its object."""
         left = left_by(self.spool_dir, self.place / f"left{next(self.numbers)}")
         self.end()
         with open_zmap(self.inside(), "r+") as root:
             root.variables[name][row, column] = value
-            first = row // CHUNKS[0] * CHUNKS[0], column // CHUNKS[1] * CHUNKS[1]
-            rows, columns = (slice(a, a + n) for a, n in zip(first, CHUNKS, strict=True))
+            rows, columns = (
+                slice(at // count * count, at // count * count + count)
+                for at, count in zip((row, column), self.object_shape, strict=True)
+            )
             theirs = root.variables[name][rows, columns]
         refused = recovered(left, self.memory, refusing=True)
-        assert len(refused) <= 1
+        assert len(refused) <= np.prod(self.object_shape) // np.prod(CHUNKS)
         known = np.frombuffer(self.values[name], "<i4").reshape(SHAPE).copy()
         known[row, column] = value
         if refused:
@@ -277,8 +286,58 @@ class KilledMounts(RuleBasedStateMachine):
             self.patched.stop()
 
 
+class KilledMountsOfShards(KilledMounts):
+    """The same mounts, with two chunks in each object; no array grows."""
+
+    object_shape = CHUNKS[0], 2 * CHUNKS[1]
+
+    @initialize(segment_bytes=st.sampled_from((300, 1 << 20)))
+    def begin(self, segment_bytes: int) -> None:
+        super().begin(segment_bytes, consolidated=False)
+
+    def make_dataset(self, first: Values) -> None:
+        put_json(self.inside(), "zarr.json", {"zarr_format": 3, "node_type": "group"})
+        for name in ("v", "w", "r"):
+            put_json(
+                self.inside(),
+                f"{name}/zarr.json",
+                sharded_array(first[:1, :3] if name == "r" else first),
+            )
+        with open_zmap(self.inside(), "r+") as root:
+            for name in ("v", "w"):
+                root.variables[name][...] = first
+            root.variables["r"][...] = first[:1, :3]
+
+    def append_records(self, count: int, value: int) -> None:
+        """No rule here."""
+
+
+def sharded_array(values: Values) -> dict[str, Any]:
+    """The document of an array with two chunks in each object."""
+    numbers = {"name": "bytes", "configuration": {"endian": "little"}}
+    inside = {
+        "chunk_shape": CHUNKS,
+        "codecs": [numbers],
+        "index_codecs": [numbers, {"name": "crc32c"}],
+    }
+    shape = KilledMountsOfShards.object_shape
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": values.shape,
+        "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "sharding_indexed", "configuration": inside}],
+    }
+
+
 TestKilledMounts = KilledMounts.TestCase
 TestKilledMounts.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+TestKilledMountsOfShards = KilledMountsOfShards.TestCase
+TestKilledMountsOfShards.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -3,6 +3,8 @@ none is made in a variable that has taken the place of another one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -33,14 +35,19 @@ class TwoEditors(RuleBasedStateMachine):
     is_replaced : the first client may not know yet of the newest replacement.
     """
 
-    @initialize(layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2")), copied=st.booleans())
-    def create(self, layout: str, copied: bool) -> None:
+    @initialize(
+        layout=st.sampled_from(("nczarr-L3", "nczarr-L2l", "zarr2")),
+        copied=st.booleans(),
+        is_fresh=st.booleans(),
+    )
+    def create(self, layout: str, copied: bool, is_fresh: bool) -> None:
         self.memory = MemoryZMap()
         with open_zmap(self.memory, "w", format=layout, consolidated=copied) as dataset:
             dataset.create_variable("v", (), "i4", fillvalue=None)
             dataset.create_group("g").create_variable("w", (), "i4", fillvalue=None)
         self.faulty = Faulty(self.memory)
-        self.ours = open_zmap(self.faulty, "r+", options=OPTIONS)
+        ours = replace(OPTIONS, metadata_ttl_s=0.0) if is_fresh else OPTIONS
+        self.ours = open_zmap(self.faulty, "r+", options=ours)
         self.theirs = open_zmap(self.memory, "r+", options=OPTIONS)
         self.stored: dict[tuple[str, str], set[int | None]] = {
             (node, name): {None} for node in NODES for name in NAMES

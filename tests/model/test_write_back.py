@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.paired import all_paired
+from tests.support.sharded import all_sharded
 
 LENGTH, CHUNK, FILL = 10, 4, -1
 OPTIONS = EngineOptions(
@@ -185,15 +186,28 @@ class TwoClientsOfPairs(TwoClients):
 
     @initialize(separate=st.booleans())
     def open(self, separate: bool) -> None:
-        self.paired = ExitStack()
-        self.paired.enter_context(all_paired())
+        self.shared = ExitStack()
+        self.shared.enter_context(self.sharing())
         super().open(separate)
+
+    def sharing(self) -> AbstractContextManager[None]:
+        return all_paired()
 
     def teardown(self) -> None:
         super().teardown()
-        if hasattr(self, "paired"):
-            self.paired.close()
+        if hasattr(self, "shared"):
+            self.shared.close()
+
+
+class TwoClientsOfShards(TwoClientsOfPairs):
+    """The same clients, with shards of two chunks in shards of two."""
+
+    def sharing(self) -> AbstractContextManager[None]:
+        return all_sharded((2,), (2,))
 
 
 TestTwoClientsOfPairs = TwoClientsOfPairs.TestCase
 TestTwoClientsOfPairs.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+
+TestTwoClientsOfShards = TwoClientsOfShards.TestCase
+TestTwoClientsOfShards.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from nczfs.tools import recovery
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url
+from tests.support.sharded import all_sharded
 
 CHUNK, CHUNKS, FILL = 4, 5, -1
 LENGTH = CHUNK * CHUNKS - 1
@@ -145,6 +147,11 @@ class Mortal(RuleBasedStateMachine):
         self.v.read_box(Box((0,), (LENGTH,)), out, Tally())
         return [int(value) for value in out]
 
+    @staticmethod
+    def stored_with(position: int) -> range:
+        """The chunks in the object of an element."""
+        return range(position // CHUNK, position // CHUNK + 1)
+
     def chunk(self, position: int) -> DirtyChunk | None:
         return self.engine.writeback.find((self.v.stored, (position // CHUNK,)))
 
@@ -210,7 +217,7 @@ class Mortal(RuleBasedStateMachine):
         self.look()
         if isinstance(failed, AccessDenied) and fault in REFUSALS and self.spool_bytes is None:
             for position in set(contested) & set(self.dirty):
-                if meanwhile is None or position // CHUNK != meanwhile[0] // CHUNK:
+                if meanwhile is None or position // CHUNK not in self.stored_with(meanwhile[0]):
                     assert self.is_saved(position), "it was refused for good"
 
     @rule(fault=faults)
@@ -226,7 +233,7 @@ class Mortal(RuleBasedStateMachine):
         self.engine.writeback._health.retry.at = 0
         for position in range(0, LENGTH, CHUNK):
             if (chunk := self.chunk(position)) is not None:
-                chunk.retry.at = 0
+                chunk.unit.retry.at = 0
 
     @rule(fault=faults)
     def read(self, fault: Fault | None) -> None:
@@ -249,8 +256,11 @@ class Mortal(RuleBasedStateMachine):
         self.theirs.sync()
         self.possible[position] = {value}
         self.ever[position] |= {value}
-        if self.chunk(position) is not None:
-            self.foreign.add(position // CHUNK)
+        self.foreign |= {
+            number
+            for number in self.stored_with(position)
+            if self.chunk(number * CHUNK) is not None
+        }
         if self.is_saved(position):
             self.newer[position] = value
 
@@ -387,5 +397,31 @@ class Mortal(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
 
+class MortalOfShards(Mortal):
+    """The same mounts, with two chunks in each object."""
+
+    @initialize(
+        budget=st.sampled_from((0, FEW_CHUNKS, ROOMY)),
+        spool_bytes=st.sampled_from((0, 2 * ENTRY, None)),
+    )
+    def begin(self, budget: int, spool_bytes: int | None) -> None:
+        self.shared = ExitStack()
+        self.shared.enter_context(all_sharded())
+        super().begin(budget, spool_bytes)
+
+    @staticmethod
+    def stored_with(position: int) -> range:
+        first = position // CHUNK // 2 * 2
+        return range(first, min(first + 2, CHUNKS))
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "shared"):
+            self.shared.close()
+
+
 TestMortal = Mortal.TestCase
 TestMortal.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+TestMortalOfShards = MortalOfShards.TestCase
+TestMortalOfShards.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

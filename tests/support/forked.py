@@ -24,6 +24,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -84,7 +85,8 @@ class Forked:
     def send_signal(self, sig: int) -> None:
         """Send a signal, if it still runs."""
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # it has just ended, and its code is on the way
+                os.kill(self.pid, sig)
 
     def kill(self) -> None:
         """End it."""

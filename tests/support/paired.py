@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -21,7 +22,7 @@ from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.engine.retrying import LOOKED_S, Confirmation
 from nczfs.engine.weight import weight_of_values
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.grid import ChunkGrid, ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ABSENT, Buffer, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
@@ -78,8 +79,7 @@ class PairedChunks(ChunkStore):
     def require(self) -> None:
         return
 
-    @property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, chunk: ChunkIndex) -> Pipeline:
         return pipeline_of(self.array)
 
     @property
@@ -87,8 +87,9 @@ class PairedChunks(ChunkStore):
         return self._at.prefix
 
     @property
-    def unit_shape(self) -> tuple[int, ...]:
-        return tuple(n * c for n, c in zip(self._counts, self.array.chunk_shape, strict=True))
+    def units(self) -> ChunkGrid:
+        lengths = zip(self._counts, self.array.chunk_shape, strict=True)
+        return RegularGrid(self.array.shape, tuple(n * c for n, c in lengths))
 
     def unit(self, chunk: ChunkIndex) -> UnitIndex:
         return tuple(i // n for i, n in zip(chunk, self._counts, strict=True))
@@ -123,8 +124,12 @@ class PairedChunks(ChunkStore):
                 continue
             except NoSuchObject:
                 self._indexes.pop(unit, None)
-                return [lambda: LoadedChunk(fill_chunk(self.array), 0, None) for _ in wanted]
-            return [self._half(data, index.version) for data in found]
+                return [partial(self._absent, chunk) for chunk, _ in wanted]
+            chunks = [chunk for chunk, _ in wanted]
+            return [
+                self._half(chunk, data, index.version)
+                for chunk, data in zip(chunks, found, strict=True)
+            ]
 
     def resized(self, array: ArrayDescription) -> PairedChunks:
         return PairedChunks(
@@ -168,11 +173,13 @@ class PairedChunks(ChunkStore):
                 index = self._read_index(unit)
                 found = self._read(unit, list(chunks), index)
             except NoSuchObject:
-                return dict.fromkeys(chunks, fill_chunk(self.array)), ABSENT
+                return {chunk: fill_chunk(self.array, chunk) for chunk in chunks}, ABSENT
             except Conflict:
                 continue
-            values = [self._half(data, index.version)().values for data in found]
-            return dict(zip(chunks, values, strict=True)), index.version
+            halves = [
+                (c, self._half(c, d, index.version)) for c, d in zip(chunks, found, strict=True)
+            ]
+            return {chunk: half().values for chunk, half in halves}, index.version
 
     def store(
         self,
@@ -189,7 +196,7 @@ class PairedChunks(ChunkStore):
             self.confirm()
             self.confirm.look(LOOKED_S)
             parts = {
-                chunk: b"" if is_fill(self.array, each) else self.pipeline.encode(each)
+                chunk: b"" if is_fill(self.array, each) else self.pipeline(chunk).encode(each)
                 for chunk, each in values.items()
             }
             others = [chunk for chunk in members if chunk not in values]
@@ -208,7 +215,7 @@ class PairedChunks(ChunkStore):
                 slots[self._slot(chunk)] = bytes(part)
             data = _packed(slots)
             if sending is not None:
-                sending(data, replaces)
+                sending([data], replaces)
             try:
                 version = self._zmap.write(self.key(unit), data, replaces=replaces)
             except (Conflict, ObjectExists):
@@ -217,7 +224,7 @@ class PairedChunks(ChunkStore):
             self.confirm.look()
             return version
 
-    def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
+    def delete(self, is_wanted: Callable[[UnitIndex], bool]) -> None:
         raise NotImplementedError
 
     def _is_absent(self, unit: UnitIndex, replaces: Version | None) -> bool:
@@ -243,11 +250,14 @@ class PairedChunks(ChunkStore):
         found = iter(self._zmap.read_ranges(self.key(unit), there, version=index.version))
         return [next(found) if place[0] >= 0 else b"" for place in places]
 
-    def _half(self, data: Buffer, version: Version) -> Fetched:
+    def _absent(self, chunk: ChunkIndex) -> LoadedChunk:
+        return LoadedChunk(fill_chunk(self.array, chunk), 0, None)
+
+    def _half(self, chunk: ChunkIndex, data: Buffer, version: Version) -> Fetched:
         def decode() -> LoadedChunk:
             if not len(data):
-                return LoadedChunk(fill_chunk(self.array), 0, version)
-            values = self.pipeline.decode(data)
+                return LoadedChunk(fill_chunk(self.array, chunk), 0, version)
+            values = self.pipeline(chunk).decode(data)
             return LoadedChunk(values, weight_of_values(values), version)
 
         return decode
@@ -277,6 +287,7 @@ def all_paired(counts: Sequence[int] = (2,)) -> Iterator[None]:
         array: ArrayDescription,
         options: EngineOptions,
         confirm: Confirmation,
+        *_: object,
     ) -> ChunkStore:
         """As `nczfs.engine.chunks.sources.source_of`."""
         return PairedChunks(zmap, place, array, options.missing_chunks, confirm, counts=counts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import zarr
 
 import nczfs
 from nczfs.engine.lease.contention import LEASE
@@ -19,6 +21,7 @@ from tests.support.sample import Values
 from tests.support.servers import S3Server
 
 DATASET = "d.zarr"
+SHARDED = "sharded.zarr"
 
 
 class Place:
@@ -61,6 +64,14 @@ class Place:
                     root.create_dimension(dimension, size)
                 root.create_variable(name, dimensions, data=values, chunks=chunks)
 
+    def make_shards(self, values: Values, chunks: tuple[int, ...], shards: tuple[int, ...]) -> None:
+        """Make the dataset `SHARDED` of Zarr v3, with one variable, ``v``."""
+        with nczfs.open(self.url_of(SHARDED), "w", format="zarr3") as root:
+            dimensions = [f"x{axis}" for axis in range(values.ndim)]
+            for dimension, size in zip(dimensions, values.shape, strict=True):
+                root.create_dimension(dimension, size)
+            root.create_variable("v", dimensions, data=values, chunks=chunks, shards=shards)
+
     def leases(self, dataset: str) -> list[str]:
         """What contenders for the lease of a dataset have left there."""
         zmap = open_store(self.url)
@@ -74,9 +85,18 @@ class Place:
         with nczfs.open(self.url_of(DATASET)) as root:
             return np.asarray(root.variables[name][...])
 
-    def findings(self) -> list[Finding]:
-        """What `nczfs verify` finds in the dataset."""
-        with subject_at(self.url_of(DATASET)) as subject:
+    def values_by_zarr(self, dataset: str, name: str) -> Values:
+        """A variable as zarr-python reads it, from a copy of the objects."""
+        with TemporaryDirectory() as copy:
+            for key, data in self.objects(dataset).items():
+                path = Path(copy, key)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            return np.asarray(zarr.open_array(Path(copy, name), mode="r")[...])
+
+    def findings(self, dataset: str = DATASET) -> list[Finding]:
+        """What `nczfs verify` finds in a dataset."""
+        with subject_at(self.url_of(dataset)) as subject:
             return list(Verification(subject).run(""))
 
 

@@ -45,8 +45,10 @@ class ToyFormat(MetadataFormat):
     names = NAMES
     copy = None
     declares = False
+    lists_unlimited = False
     is_netcdf = False
     orders = ("C",)
+    keeps_nan_bits = False
 
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
@@ -136,7 +138,7 @@ class ToyFormat(MetadataFormat):
     ) -> CodecChain:
         return CodecChain(2, tuple(codecs))
 
-    def chunk_keys(self, separator: str) -> ChunkKeys:
+    def chunk_keys(self, separator: str | None) -> ChunkKeys:
         return KEYS
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:

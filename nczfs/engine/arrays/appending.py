@@ -214,7 +214,8 @@ class Appends:
             self._edits.own_claims.add(rows.name)
             rows.is_doubted = True
             try:
-                self._edits.store(key, claimed, documents.used[join(self._hierarchy.root, key)])
+                known = documents.used[join(self._hierarchy.root, key)]
+                self._edits.note(path, key, claimed, known)
             except Conflict:
                 rows.is_doubted = was_doubted
                 raise

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import starmap
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from nczfs.engine.arrays import runs
-from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.arrays.arraychunks import ArrayChunks, part_of
 from nczfs.engine.arrays.selection import ChunkSelection, Selection
 from nczfs.engine.arrays.selectionreader import SelectionReader
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkSource, ChunkStore
@@ -21,7 +20,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.pools import UnderWay
 from nczfs.model.boxes import Box, boxes_of_run
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
 
 
@@ -63,9 +62,8 @@ class Array:
         self._reader = SelectionReader(chunks, depth=depth, threads=threads)
         self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
-        lengths = list(zip(self.description.shape, self.description.chunk_shape, strict=True))
-        # Elements of the array in any chunk; 0: those at an edge have fewer.
-        self._inside = prod(c for _, c in lengths) if all(n % c == 0 for n, c in lengths) else 0
+        # Elements of the array in any chunk; 0: some have fewer.
+        self._inside = _elements_of_each(self.description)
 
     def resized(self, description: ArrayDescription) -> Array:
         """Return the same array with another shape; it shares the chunks that are in memory."""
@@ -103,7 +101,7 @@ class Array:
         if self.far and self.source.is_grouped:
             self._reader.in_order(self._by_unit(selection), out, tally, fresh_since)
             return
-        selections = selection.by_chunk(self.description.chunk_shape)
+        selections = selection.by_chunk(self.description.grid)
         if self.far:
             self._reader.in_order(iter(selections), out, tally, fresh_since)
         else:
@@ -204,9 +202,9 @@ class Array:
     def write_box(self, box: Box, values: Values) -> None:
         """Write the elements of a box.
 
-        Chunks that are written whole are sent to the store at once, and the call waits for them.
-        Chunks that the store does not take, and elements of other chunks, are kept until
-        `WriteBack.flush`, or until there are too many.
+        Units (chunks, or shards) that are written whole are sent to the store at once, and the
+        call waits for them. Units that the store does not take, and elements of others, are kept
+        until `WriteBack.flush`, or until there are too many.
 
         Parameters
         ----------
@@ -219,18 +217,16 @@ class Array:
         """
         assert values.shape == box.shape
         values = self.storable(values)
+        depth = self._chunks.sent_at_a_time(self._store_depth)
         try:
-            with UnderWay(self._store_depth) as through:
-                for part in self.description.grid.parts(box):
-                    # The ellipsis keeps a scalar an array; without it, text would become a plain
-                    # string.
-                    index: tuple[Any, ...] = (*part.target.slices(), ...)
-                    source = values[index]
-                    sent = self._chunks.send(part, source)
+            with UnderWay(depth) as through:
+                for unit in self.source.units.parts(box):
+                    source = part_of(values, unit)
+                    sent = self._chunks.send(unit, source) if depth else None
                     if sent is not None:
                         through.add(sent)
                     else:
-                        self._chunks.write(part.chunk, part.source, source)
+                        self._chunks.write_unit(unit, source)
             self._chunks.settle()
         finally:
             self.stored.note_written()
@@ -269,15 +265,15 @@ class Array:
             return
         values = self.storable(values)
         try:
-            for selected in selection.by_chunk(self.description.chunk_shape):
+            for selected in selection.by_chunk(self.description.grid):
                 self._chunks.write(selected.chunk, selected.source, values[selected.target])
         finally:
             self.stored.note_written()
 
     def _by_unit(self, selection: Selection) -> Iterator[ChunkSelection]:
         """Yield the selected elements chunk by chunk, so that each unit is fetched once."""
-        selections = selection.by_chunk(self.description.chunk_shape)
-        return selections.by_unit(self.source.unit_shape)
+        selections = selection.by_chunk(self.description.grid)
+        return selections.by_unit(self.source.units)
 
     def flush(self) -> None:
         """Store all that was written to this array. Raises CodecError, StoreError."""
@@ -288,6 +284,13 @@ class Array:
         self.stored.check()
         self.require_codecs()
         return values if self._rounding is None else self._rounding(values)
+
+
+def _elements_of_each(array: ArrayDescription) -> int:
+    """Return how many elements of the array each chunk has; 0: some have fewer than others."""
+    lengths = zip(array.shape, array.chunk_shape, strict=True)
+    is_even = isinstance(array.grid, RegularGrid) and all(n % c == 0 for n, c in lengths)
+    return prod(array.chunk_shape) if is_even else 0
 
 
 def now() -> float:

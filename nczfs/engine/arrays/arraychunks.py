@@ -6,10 +6,13 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from nczfs.codecs.codec import Flat, as_bytes
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
@@ -28,6 +31,7 @@ from nczfs.model.hierarchy import ArrayDescription
 log = logging.getLogger(__name__)
 
 _ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
+_LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
 
 Claimed: TypeAlias = "tuple[ChunkIndex, int]"
 """A chunk that is to be loaded ahead, and the bytes that are reserved for it."""
@@ -78,7 +82,7 @@ class ArrayChunks:
     @property
     def capacity(self) -> int:
         """The number of chunks that fit into the budget of the cache."""
-        return self._cache.limit_bytes // max(1, self._load_bytes)
+        return self._cache.limit_bytes // (self._load_bytes + _LOAD_BYTES)
 
     @property
     def _load_bytes(self) -> int:
@@ -116,13 +120,26 @@ class ArrayChunks:
             out[selected.target] = values[selected.source]
 
     def copy_past_cache(self, selected: ChunkSelection, out: Values, tally: Tally) -> None:
-        """Copy elements of a chunk that is not in memory, without keeping it there."""
+        """Copy elements of a chunk that is not in memory, without keeping it there.
+
+        A chunk that is one run of `out` is decoded into it, so after an error `out` is undefined.
+        """
         self.stored.check()
         decode = self.source.fetch(selected.chunk, None)
-        with self.pools.decoding():
+        target = self._run_of(selected, out)
+        with self.pools.decoding(target):
             values = self._counted(decode(), None, tally).values
             self.stored.check()
-            out[selected.target] = values[selected.source]
+            if target is None or not _starts_at(values, target):
+                out[selected.target] = values[selected.source]
+
+    def _run_of(self, selected: ChunkSelection, out: Values) -> Flat | None:
+        """Return the memory of a whole chunk in `out`; None if it is not one run there."""
+        if out.dtype.hasobject or not all(isinstance(part, slice) for part in selected.target):
+            return None
+        place = out[(*selected.target, ...)]
+        is_whole = place.shape == self.description.grid.extent(selected.chunk)
+        return as_bytes(place.reshape(-1)) if is_whole and place.flags.c_contiguous else None
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
@@ -156,7 +173,8 @@ class ArrayChunks:
         return claimed is not None and self._fetch([claimed], tally)
 
     def request_all(self, indexes: Iterable[ChunkIndex], tally: Tally, fresh_since: float) -> None:
-        """Request several chunks, those of one unit together."""
+        """Request several chunks, those of one unit together; no more than fit into the budget."""
+        indexes = islice(indexes, max(1, self.capacity))
         if not self.source.is_grouped:
             for index in indexes:
                 self.request(index, tally, fresh_since)
@@ -176,18 +194,41 @@ class ArrayChunks:
         # The array may end here only for this process: another client may have appended to it.
         stop = tuple(
             length if grows else end
-            for end, length, grows in zip(inside.stop, grid.chunk_shape, self._grows, strict=True)
+            for end, length, grows in zip(inside.stop, grid.extent(chunk), self._grows, strict=True)
         )
         clip = Box(inside.start, stop)
         self._writeback.write((self.stored, chunk), self.writer(), clip, region, values)
 
-    def send(self, part: ChunkPart, values: Values) -> Future[None] | None:
-        """Send a chunk as `WriteBack.send` does; None also if it is not a whole unit."""
-        shape = self.description.chunk_shape
-        if self.source.is_grouped or part.source.stop != shape or part.source.size != prod(shape):
+    def write_unit(self, unit: ChunkPart, values: Values) -> None:
+        """Write elements of a unit as `write` does."""
+        for part in self._parts(unit):
+            self.write(part.chunk, part.source, part_of(values, part))
+
+    def sent_at_a_time(self, most: int) -> int:
+        """Return how many units may be sent at a time; 0: they are too large for that.
+
+        If the store does not take them, as many are copied into half of the budget at most.
+        """
+        if not self.source.is_grouped:
+            return most
+        chunks = prod(self.source.units.chunk_shape) // max(1, prod(self.description.chunk_shape))
+        return min(most, self.capacity // (2 * chunks))
+
+    def send(self, unit: ChunkPart, values: Values) -> Future[None] | None:
+        """Send a unit as `WriteBack.send` does; None also if it is not written whole."""
+        shape = self.source.units.extent(unit.chunk)
+        if unit.source.stop != shape or unit.source.size != prod(shape):
             return None
-        chunk_id = (self.stored, part.chunk)
-        return self._writeback.send(chunk_id, self.writer(), part.source, values)
+        lent = {p.chunk: (p.source, part_of(values, p)) for p in self._parts(unit)}
+        return self._writeback.send((self.stored, unit.chunk), self.writer(), lent)
+
+    def _parts(self, unit: ChunkPart) -> Iterable[ChunkPart]:
+        """Return the pieces of a piece of a unit, one for each chunk."""
+        if not self.source.is_grouped:
+            return [replace(unit, target=unit.source.relative_to(unit.source.start))]
+        origin = self.source.units.origin(unit.chunk)
+        box = unit.source.relative_to(tuple(-first for first in origin))
+        return self.description.grid.parts(box)
 
     def held(self, part: ChunkPart) -> Values:
         """See `WriteBack.held`."""
@@ -251,7 +292,7 @@ class ArrayChunks:
         chunk_id = (self.stored, index)
         if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
             return None
-        nbytes = self._load_bytes
+        nbytes = self._load_bytes + _LOAD_BYTES
         return (index, nbytes) if self._cache.start_load(chunk_id, nbytes, fresh_since) else None
 
     def _fetch(self, claimed: list[Claimed], tally: Tally) -> bool:
@@ -303,6 +344,19 @@ class ArrayChunks:
     def _as_fresh(self, fresh_since: float) -> float:
         """Return since when computed values must be known: since the last change of an input."""
         return max(fresh_since, *(array.changed_at for array in self._inputs))
+
+
+def part_of(values: Values, part: ChunkPart) -> Values:
+    """Return the values of a piece of a box, from those of the box."""
+    # The ellipsis keeps a scalar an array; without it, text would become a plain string.
+    index: tuple[Any, ...] = (*part.target.slices(), ...)
+    found: Values = values[index]
+    return found
+
+
+def _starts_at(values: Values, target: Flat) -> bool:
+    """Return whether the values of a chunk are all in the memory for them, in C order."""
+    return values.flags.c_contiguous and values.ctypes.data == target.ctypes.data
 
 
 def _unexpected(error: Exception) -> Unavailable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nczfs.model.boxes import index_of
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
 
 
@@ -54,7 +54,8 @@ def runs_of(array: ArrayDescription) -> ChunkRuns | None:
     length in all that follow.
     """
     shape, chunks = array.shape, array.chunk_shape
-    if array.dtype.vlen is not None or not shape or array.size == 0:
+    is_regular = isinstance(array.grid, RegularGrid)
+    if array.dtype.vlen is not None or not shape or array.size == 0 or not is_regular:
         return None
     d = _first_long(array)
     if chunks[d + 1 :] != shape[d + 1 :]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, product
 from math import prod
 from operator import index as as_index
@@ -13,7 +14,7 @@ import numpy as np
 
 from nczfs.errors import BadSelection
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.grid import ChunkGrid, ChunkIndex, Cuts
 
 Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Axis: TypeAlias = "range | Positions"
@@ -99,12 +100,12 @@ class Selection:
         )
         return wide[(*backwards, ...)].reshape(self.shape)
 
-    def by_chunk(self, chunk_shape: tuple[int, ...]) -> ChunkSelections:
+    def by_chunk(self, grid: ChunkGrid) -> ChunkSelections:
         """Return the selected elements chunk by chunk."""
         splits: list[list[_Piece]] = [[]]
         if prod(self.shape):
-            splits = [_split(axis, size) for axis, size in zip(self.axes, chunk_shape, strict=True)]
-        return ChunkSelections(self.shape, chunk_shape, splits)
+            splits = [_split(axis, cuts) for axis, cuts in zip(self.axes, grid.cuts, strict=True)]
+        return ChunkSelections(self.shape, grid, splits)
 
     def _cut(self) -> tuple[int | slice, ...]:
         return tuple(
@@ -119,11 +120,9 @@ _Piece: TypeAlias = "tuple[int, slice | Positions, slice | Positions]"
 class ChunkSelections:
     """The chunks of a selection, each once, in C order of the grid, generated on demand."""
 
-    def __init__(
-        self, shape: tuple[int, ...], chunk_shape: tuple[int, ...], splits: list[list[_Piece]]
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], grid: ChunkGrid, splits: list[list[_Piece]]) -> None:
         self._shape = shape
-        self._chunk_shape = chunk_shape
+        self._grid = grid
         self._splits = splits
 
     def __len__(self) -> int:
@@ -132,25 +131,25 @@ class ChunkSelections:
     def __iter__(self) -> Iterator[ChunkSelection]:
         return map(self._selected, product(*self._splits))
 
-    def by_unit(self, unit_shape: tuple[int, ...]) -> Iterator[ChunkSelection]:
+    def by_unit(self, units: ChunkGrid) -> Iterator[ChunkSelection]:
         """Yield the chunks unit by unit, in C order within each.
 
         Parameters
         ----------
-        unit_shape : of the boxes of elements whose chunks belong together; whole chunks.
+        units : the grid of what chunks lie in.
         """
-        counts = [u // c for u, c in zip(unit_shape, self._chunk_shape, strict=True)]
-        units = [
-            [list(pieces) for _, pieces in groupby(split, lambda piece, n=n: piece[0] // n)]  # type: ignore[misc]
-            for split, n in zip(self._splits, counts, strict=True)
+        sides = zip(self._splits, self._grid.cuts, units.cuts, strict=True)
+        together = [
+            [list(pieces) for _, pieces in groupby(split, partial(_unit_of, chunks, whole))]
+            for split, chunks, whole in sides
         ]
-        for unit in product(*units):
+        for unit in product(*together):
             yield from map(self._selected, product(*unit))
 
     def _selected(self, pieces: tuple[_Piece, ...]) -> ChunkSelection:
         return ChunkSelection(
             tuple(piece[0] for piece in pieces),
-            _index([piece[1] for piece in pieces], self._chunk_shape),
+            _index([piece[1] for piece in pieces], self._grid.chunk_shape),
             _index([piece[2] for piece in pieces], self._shape),
         )
 
@@ -321,25 +320,31 @@ def _from_start(index: object, length: int) -> object:
             return index
 
 
-def _split(axis: Axis, size: int) -> list[_Piece]:
+def _unit_of(chunks: Cuts, units: Cuts, piece: _Piece) -> int:
+    return units.at(chunks.place(piece[0]).start).number
+
+
+def _split(axis: Axis, cuts: Cuts) -> list[_Piece]:
     """Yield along one dimension: chunk number, positions in the chunk, and in the selection."""
     if isinstance(axis, range):
-        return _split_range(axis, size)
-    chunks, within = np.divmod(axis, size)
+        return _split_range(axis, cuts)
+    chunks, within = cuts.found(axis)
     order = np.argsort(chunks, kind="stable")
     numbers, starts = np.unique(chunks[order], return_index=True)
     groups = np.split(order, starts[1:])
     return [(int(n), within[group], group) for n, group in zip(numbers, groups, strict=True)]
 
 
-def _split_range(axis: range, size: int) -> list[_Piece]:
+def _split_range(axis: range, cuts: Cuts) -> list[_Piece]:
     pieces: list[_Piece] = []
     done = 0
     while done < len(axis):
-        number, first = divmod(axis[done], size)
-        count = min(len(axis) - done, (size - 1 - first) // axis.step + 1)
+        position = axis[done]
+        place = cuts.at(position)
+        first = position - place.start
+        count = min(len(axis) - done, (place.stop - 1 - position) // axis.step + 1)
         source = slice(first, first + (count - 1) * axis.step + 1, axis.step)
-        pieces.append((number, source, slice(done, done + count)))
+        pieces.append((place.number, source, slice(done, done + count)))
         done += count
     return pieces
 

@@ -10,9 +10,9 @@ from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.engine.chunks.loaded import LoadedChunk, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Confirmation
-from nczfs.model.grid import ChunkIndex
+from nczfs.model.grid import ChunkGrid, ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import Buffer, Stat, Version
+from nczfs.zmap.base import Part, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.run import Run
 
@@ -24,8 +24,8 @@ UnitIndex: TypeAlias = "tuple[int, ...]"
 Fetched: TypeAlias = "Callable[[], LoadedChunk]"
 """The half of a load that computes, after the half that waits for a store."""
 
-Sending: TypeAlias = "Callable[[Buffer, Version | None], None]"
-"""Called just before an object is sent, with its bytes and the version that it replaces."""
+Sending: TypeAlias = "Callable[[Sequence[Part], Version | None], None]"
+"""Called just before an object is sent, with its parts and the version that it replaces."""
 
 
 class ChunkSource(ABC):
@@ -74,12 +74,27 @@ class ChunkSource(ABC):
 
     def unit(self, chunk: ChunkIndex) -> UnitIndex:
         """Return the unit of a chunk; chunks of one unit are best fetched together."""
-        return chunk
+        return self.array.unit_of(chunk)
 
     @property
-    def unit_shape(self) -> tuple[int, ...]:
-        """The number of elements of a unit along each dimension."""
-        return self.array.chunk_shape
+    def units(self) -> ChunkGrid:
+        """The grid of units."""
+        return self.array.units
+
+    def stored_in(self, unit: UnitIndex) -> Collection[ChunkIndex]:
+        """Return the chunks that the object of a unit has, which a listing has shown to exist.
+
+        If the object is gone, the result may be empty.
+
+        Raises
+        ------
+        CorruptChunk : the object does not say it. StoreError.
+        """
+        return (unit,)
+
+    def oddities(self, unit: UnitIndex) -> Sequence[str]:
+        """Return what is unusual about a unit, though its chunks can be read. Raises the same."""
+        return ()
 
     def fetch_several(
         self, wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]]
@@ -132,10 +147,9 @@ class ChunkStore(ChunkSource):
     def prefix(self) -> Prefix:
         """The current prefix of the array."""
 
-    @property
     @abstractmethod
-    def pipeline(self) -> Pipeline:
-        """The codecs of one chunk. Raises CodecError."""
+    def pipeline(self, chunk: ChunkIndex) -> Pipeline:
+        """Return the codecs of a chunk. Raises CodecError."""
 
     def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
         """Return the chunks of a unit that may have elements in the array.
@@ -214,9 +228,54 @@ class ChunkStore(ChunkSource):
         CodecError, StoreError.
         """
 
+    def draft(self, unit: UnitIndex) -> Draft:
+        """Return an empty draft of a unit."""
+        return Draft(self, unit)
+
     @abstractmethod
-    def delete(self, is_wanted: Callable[[ChunkIndex], bool]) -> Collection[ChunkIndex]:
-        """Remove the stored chunks for which `is_wanted` returns true. Returns which.
+    def delete(self, is_wanted: Callable[[UnitIndex], bool]) -> None:
+        """Remove the stored units for which `is_wanted` returns true.
 
         Some may be removed even if it raises StoreError.
         """
+
+
+class Draft:
+    """Chunks of a unit that come one after another, from any thread, until the unit is stored.
+
+    Parameters
+    ----------
+    writer : stores it.
+    """
+
+    def __init__(self, writer: ChunkStore, unit: UnitIndex) -> None:
+        self._writer = writer
+        self._unit = unit
+        self._values: dict[ChunkIndex, Values] = {}
+
+    @property
+    def chunks(self) -> Collection[ChunkIndex]:
+        """The chunks that have come."""
+        return self._values
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all chunks have come that may have elements in the array."""
+        return all(chunk in self.chunks for chunk in self._writer.members(self._unit))
+
+    def put(self, chunk: ChunkIndex, values: Values) -> None:
+        """Take the values of a whole chunk, which must not change any more.
+
+        Raises
+        ------
+        CodecError, NoSpace.
+        """
+        self._values[chunk] = values
+
+    def store(self, replaces: Version | None) -> Version | None:
+        """Store the chunks as `ChunkStore.store` does; after an error they can be stored again."""
+        return self._writer.store(self._unit, self._values, replaces)
+
+    def drop(self) -> None:
+        """Let go of the chunks, and of any that comes later."""
+        self._values = {}

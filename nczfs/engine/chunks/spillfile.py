@@ -198,10 +198,11 @@ class SpillFile:
         segment.size += nbytes
 
     def _new_file(self) -> IO[bytes]:
-        file = tempfile.TemporaryFile(  # noqa: SIM115 - closed with all the others
-            dir=self.directory, prefix="nczfs-", buffering=0
-        )
-        self._files.append(file)
+        with self._using():  # or nobody would close it
+            file = tempfile.TemporaryFile(  # noqa: SIM115 - closed with all the others
+                dir=self.directory, prefix="nczfs-", buffering=0
+            )
+            self._files.append(file)
         return file
 
 

@@ -171,13 +171,15 @@ class StoredArrays:
 
 def chunk_layout(array: ArrayDescription) -> Hashable:
     """Return a key that is equal for arrays whose chunks are interchangeable."""
-    return array.chunk_shape, array.chunk_keys, array.dtype.typestr, codecs_digest(array)
+    shapes = array.chunk_shape, array.unit_shape, array.cuts
+    return shapes, array.chunk_keys, array.dtype.typestr, codecs_digest(array)
 
 
 def has_same_chunks(one: ArrayDescription, other: ArrayDescription) -> bool:
     """Return whether the chunks of two arrays are interchangeable."""
     if one.codecs == other.codecs and one.dtype.typestr == other.dtype.typestr:
-        return (one.chunk_shape, one.chunk_keys) == (other.chunk_shape, other.chunk_keys)
+        ours = one.chunk_shape, one.cuts, one.shards, one.chunk_keys
+        return ours == (other.chunk_shape, other.cuts, other.shards, other.chunk_keys)
     return chunk_layout(one) == chunk_layout(other)
 
 
@@ -185,6 +187,9 @@ def codecs_digest(array: ArrayDescription) -> str:
     """Return a digest that is equal for arrays whose chunks are encoded in the same way."""
     chain = array.codecs
     described = [chain.zarr_format, chain.order, chain.compressed, list(map(_spec, chain.codecs))]
+    for shards in array.shards:
+        index_codecs = list(map(_spec, shards.index_codecs))
+        described.append([shards.shape, shards.order, shards.index_at_end, index_codecs])
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -199,6 +204,8 @@ def is_same_array(one: Variable, other: Variable) -> bool:
     ours, theirs = one.array, other.array
     if one.key != other.key or ours.shape != theirs.shape:
         return False
+    if ours.fill_value is theirs.fill_value and ours == theirs:
+        return True
     # The fill value as text because NaN equals nothing, not even itself, and 0.0 equals -0.0.
     is_same_fill = repr(ours.fill_value) == repr(theirs.fill_value)
     if is_same_fill and replace(ours, fill_value=None) == replace(theirs, fill_value=None):

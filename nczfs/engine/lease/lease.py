@@ -79,6 +79,19 @@ class Leases:
                 lease = self._known[id(zmap), root] = Lease(self, zmap, root)
             return lease
 
+    def exclusive(self, zmap: ZMap, place: Prefix) -> Lease:
+        """Return the lease of a place where one process at a time changes anything.
+
+        It is needed in stores with conditional writes, too; always the same object.
+        """
+        with self._lock:
+            lease = self._known.get((id(zmap), place))
+            if lease is None:
+                lease = self._known[id(zmap), place] = Lease(
+                    self, zmap, place, needed=not self.trusts
+                )
+            return lease
+
     def held(self) -> list[HeldLease]:
         """Return the leases that are held now, by dataset."""
         with self._lock:
@@ -152,9 +165,20 @@ class Lease:
 
     `_lock` guards the state and the counts, and is not held during requests to the store. A thread
     that finds another one taking the lease, or handing it over, waits for it.
+
+    Parameters
+    ----------
+    needed : None: where the store has no conditional writes.
+
+    Attributes
+    ----------
+    turn : for users of which one thread at a time uses the lease.
     """
 
-    def __init__(self, leases: Leases, zmap: ZMap, root: Prefix) -> None:
+    def __init__(
+        self, leases: Leases, zmap: ZMap, root: Prefix, *, needed: bool | None = None
+    ) -> None:
+        self.turn = threading.Lock()
         self._leases = leases
         self._zmap = zmap
         self._root = root
@@ -169,7 +193,7 @@ class Lease:
         self._open = 0  # files that can write, and calls under way
         self._writing = 0  # of these, calls under way
         self._used_at = 0.0
-        self._needed: bool | None = None
+        self._needed = needed
         self._trial: Future[None] | None = None
         self._taker: threading.Thread | None = None
 

@@ -6,11 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
 from nczfs.engine.chunks.storedarray import has_same_chunks
 from nczfs.engine.retrying import may_pass
-from nczfs.errors import NameTaken, NczfsError, NoSuchNode, StoreError, StructureChanged
+from nczfs.errors import (
+    DatasetError,
+    NameTaken,
+    NczfsError,
+    NoSuchNode,
+    StoreError,
+    StructureChanged,
+)
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -62,6 +69,10 @@ class Change(ABC):
     def withdrawn(self, error: NczfsError) -> None:
         """Learn that it was withdrawn, because it can never be stored."""
         return
+
+
+Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
+"""Changes that could not be stored, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +341,32 @@ def apply_all(node: Node | None, changes: Sequence[Change]) -> Node:
     for change in changes:
         node = change.apply(node)
     return _there(node)
+
+
+def apply_what_fits(
+    node: Node | None, changes: Iterable[Change], *, is_begun: bool
+) -> tuple[Node | None, Refused]:
+    """Return a node with the changes that fit it, and the errors of the others.
+
+    Parameters
+    ----------
+    is_begun : what there is of the node was stored by this process, which creates it.
+    """
+    refused: Refused = []
+    for kind, those in groupby(changes, key=type):
+        alike = list(those)
+        is_ours = kind is Create and is_begun
+        try:
+            node = apply_all(None if is_ours else node, alike)
+            continue
+        except DatasetError:
+            pass  # the others are not to blame for it
+        for change in alike:
+            try:
+                node = change.apply(None if is_ours else node)
+            except DatasetError as error:
+                refused.append((change, error))
+    return node, refused
 
 
 def in_order_of_storing(nodes: Mapping[str, Node]) -> list[list[str]]:

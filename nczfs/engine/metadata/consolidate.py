@@ -38,7 +38,9 @@ class ConsolidatedCopy:
     is_wanted : a copy is made if there is none.
     """
 
-    def __init__(self, hierarchy: Hierarchy, store: Callable[[str, bytes, Version], None]) -> None:
+    def __init__(
+        self, hierarchy: Hierarchy, store: Callable[[str, bytes, Version], object]
+    ) -> None:
         self._hierarchy = hierarchy
         self._store = store
         self._lock = threading.Lock()
@@ -116,11 +118,12 @@ class ConsolidatedCopy:
         """Update the copy once. Returns whether this process alone has made or amended it since."""
         documents = self._hierarchy.documents()
         data = documents.get(form.key)
-        if not (is_due if data is not None else self.is_wanted):
-            return self._is_true and data is not None
+        has_copy = data is not None and form.has_copy(data)
+        if not (is_due if has_copy else self.is_wanted):
+            return self._is_true and has_copy
         version = documents.used[join(self._hierarchy.root, form.key)]
         new = None
-        if data is not None and self._is_true:
+        if data is not None and has_copy and self._is_true:
             new = self._amended(form, data, keys, leaving, documents)
         if new is None:
             new = form.made_of(self._all(leaving))
@@ -140,7 +143,8 @@ class ConsolidatedCopy:
         try:
             newest = {key: documents.get(key) for key in keys}
             if leaving is not None:
-                known = form.read(data).keys
+                found = form.read(data)
+                known = () if found is None else found.keys
                 newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
             return form.updated(data, newest)
         except MetadataError as error:

@@ -12,16 +12,24 @@ from typing import Final, TypeVar, cast
 
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.engine.metadata.listings import Listings
+from nczfs.engine.metadata.recent import RecentNode, RecentNodes
 from nczfs.engine.metadata.turns import FETCHING, PARSING, take
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.errors import BadMetadata, CorruptStore, NczfsError, NoSuchObject, StoreError
+from nczfs.errors import (
+    BadMetadata,
+    CorruptStore,
+    KeyTooLong,
+    NczfsError,
+    NoSuchObject,
+    StoreError,
+)
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.problems import Problems
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.keys import Key, Prefix, is_key, join
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
@@ -61,6 +69,10 @@ class MetadataCache:
     Parameters
     ----------
     ledger : of the engine; None: a new one.
+
+    Attributes
+    ----------
+    recent : the nodes that were read last, whose documents are compared before they are used again.
     """
 
     def __init__(
@@ -82,6 +94,7 @@ class MetadataCache:
         self._listings = Listings(zmap, self.ledger, self.ttl_s, clock)
         self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
         self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
+        self.recent = RecentNodes()
         self._derived: Shelf[tuple[Prefix, str], tuple[object, object]] = Shelf(self.ledger)
         # A listing takes a request or two and shows what is missing, so one listing replaces
         # requests for each document that might exist.
@@ -201,8 +214,12 @@ class MetadataCache:
         answer = self._answers.get(key)
         return answer.version if answer is not None else None
 
-    def write(self, key: Key, data: bytes, replaces: Version) -> None:
+    def write(self, key: Key, data: bytes, replaces: Version) -> Version:
         """Replace a version of a document, if the store can. Later `get`s make no request.
+
+        Returns
+        -------
+        the new version.
 
         Raises
         ------
@@ -213,6 +230,7 @@ class MetadataCache:
         self._keep(key, _Answer(version, time.time_ns(), self._clock()), data)
         if known is None or known.version == ABSENT:
             self._listings.forget_above(key)
+        return version
 
     def changed(self, key: Key) -> None:
         """Forget an object that may have changed, or a prefix that may have appeared or gone.
@@ -351,8 +369,12 @@ class MetadataCache:
 class StoreDocuments:
     """The documents of one dataset, as formats see them, with a record of what was read.
 
-    `used` lists every key that was requested, so that a node can be cached while none of its
-    documents changes.
+    Attributes
+    ----------
+    used : every key that was requested, with its version, so that a node can be cached while none
+        of its documents changes.
+    mtime_ns : of the newest of them; None if the store has no times.
+    nbytes : of those that were read whole.
     """
 
     def __init__(self, cache: MetadataCache, root: Prefix, options: FormatOptions) -> None:
@@ -361,21 +383,25 @@ class StoreDocuments:
         self._options = options
         self.used: dict[Key, Version] = {}
         self.mtime_ns: int | None = None
+        self.nbytes = 0
         self.place = "/".join(part for part in (cache.zmap.name, root) if part)
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
         document = self._cache.get(full, FORMATS.bytes_max(self._options, key), key)
         self._note(full, document)
+        self.nbytes += len(document.data or b"")
         return document.data
 
+    def possible(self, key: str) -> bytes | None:
+        """Return the document with a name that another one gives; None if no store can have it."""
+        try:
+            return self.get(key) if is_key(key) else None
+        except KeyTooLong:
+            return None
+
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
-        versions = []
-        for key in keys:
-            full = join(self._root, key)
-            document = self._cache.stamp(full, FORMATS.bytes_max(self._options, key), key)
-            self._note(full, document)
-            versions.append(document.version)
+        versions = [self._version(join(self._root, key)) for key in keys]
         return self._cache.derived(self._root, name, versions, make)
 
     def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
@@ -385,9 +411,20 @@ class StoreDocuments:
         ------
         MetadataError : its documents cannot be read.
         """
-        with PARSING.visit():
-            node = metadata_format.read_node(path, self)
-        return None if all(version == ABSENT for version in self.used.values()) else node
+        recent = self._cache.recent
+        known = recent.get(self._root, path, metadata_format)
+        if known is not None and all(self._version(key) == at for key, at in known.used.items()):
+            return known.node
+        own = StoreDocuments(self._cache, self._root, self._options)
+        try:
+            with PARSING.visit():
+                node = metadata_format.read_node(path, own)
+        finally:
+            self._include(own)
+        if all(version == ABSENT for version in own.used.values()):
+            node = None
+        recent.note(self._root, path, RecentNode(node, metadata_format, own.used), own.nbytes)
+        return node
 
     def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
         """Request several documents at once; `get` then answers from the results.
@@ -403,7 +440,21 @@ class StoreDocuments:
         """Return whether it is known that there is no such document. Makes no request."""
         return self._cache.lacks(join(self._root, key))
 
+    def _version(self, key: Key) -> Version:
+        """Return the version of a document, given its whole key."""
+        name = key[len(self._root) :].lstrip("/")
+        document = self._cache.stamp(key, FORMATS.bytes_max(self._options, name), name)
+        self._note(key, document)
+        return document.version
+
+    def _include(self, other: StoreDocuments) -> None:
+        self.used |= other.used
+        self._see(other.mtime_ns)
+
     def _note(self, key: Key, document: Document) -> None:
         self.used[key] = document.version
-        times = [time for time in (self.mtime_ns, document.mtime_ns) if time is not None]
-        self.mtime_ns = max(times, default=None)
+        self._see(document.mtime_ns)
+
+    def _see(self, mtime_ns: int | None) -> None:
+        if mtime_ns is not None and (self.mtime_ns is None or mtime_ns > self.mtime_ns):
+            self.mtime_ns = mtime_ns

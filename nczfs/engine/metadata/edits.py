@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TypeAlias
 
-from nczfs.engine.metadata.changes import Change, Create, Resize, apply_all, in_order_of_storing
+from nczfs.engine.metadata.changes import (
+    Change,
+    Refused,
+    Resize,
+    apply_all,
+    apply_what_fits,
+    in_order_of_storing,
+)
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.lengths import (
     Lengths,
     as_long_as_stored,
+    groups_to_lengthen,
     growing,
     is_length,
     lengths_of,
@@ -25,9 +32,10 @@ from nczfs.engine.metadata.lengths import (
     with_lengths,
 )
 from nczfs.engine.metadata.names import Names
+from nczfs.engine.metadata.storingturns import StoringTurns
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
-from nczfs.errors import Conflict, DatasetError, NczfsError, ObjectExists
+from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.zmap.base import Version
@@ -35,16 +43,12 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
-Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
-"""Changes that could not be stored, each with the reason."""
-
 
 class Edits:
     """The pending changes of one dataset, by the path of their node.
 
     Reading sees them at once; the store gets them at `flush`. `_lock` guards the dicts and
-    `_flushing`, the paths of the nodes that are being stored, each by one thread. It is not held
-    during requests to the store.
+    `_turns`, the nodes that are being stored. It is not held during requests to the store.
 
     Parameters
     ----------
@@ -78,8 +82,7 @@ class Edits:
         self.format = metadata_format.single
         self._options = options
         self._lock = threading.Lock()
-        self._flushing: set[str] = set()
-        self._landed = threading.Condition(self._lock)
+        self._turns = StoringTurns(self._lock)
         self.names = Names()
         self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
@@ -180,24 +183,28 @@ class Edits:
         -------
         the errors of nodes that could not be stored, by their paths.
         """
-        with self._turn(is_wanted, lengths) as paths:
+        with ExitStack() as turns:
+            turn = self._turns.first(lambda: self._paths_to_store(is_wanted, lengths))
+            paths, later = turns.enter_context(turn)
             failures: dict[str, NczfsError] = {}
-            nodes, wanted = self._taken(load, paths, failures, lengths)
+            nodes, wanted = self._taken(load, paths | later, failures, lengths)
             self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
             stored: dict[str, list[Change]] = {}
             for together in in_order_of_storing(nodes):
-                if (reason := self._reason_to_wait(failures)) is not None:
+                if (reason := self._reason_to_wait(failures, stored)) is not None:
                     failures |= dict.fromkeys(together, reason)
                     continue
+                if waiting := later.intersection(together):
+                    turns.enter_context(self._turns.then(waiting))
+                    wanted |= {p: self._left(p, wanted.get(p, [])) for p in waiting}
                 # Changes that were withdrawn meanwhile are not pending any more.
-                now = {p: nodes[p] for p in together if p in wanted and self._changes_of(p)}
+                now = {p: nodes[p] for p in together if wanted.get(p) and self._changes_of(p)}
                 for path, refused in self._store_all(now, wanted).items():
                     left = {id(change) for change, _ in refused}
                     stored[path] = [change for change in wanted[path] if id(change) not in left]
                     self._refuse(path, refused, failures)
-            # All are stored together: an array reads only as long as its dimension, which is stored
-            # later.
-            if self._reason_to_wait(failures) is None:
+            # All together: an array reads only as long as its dimension, which is stored later.
+            if self._reason_to_wait(failures, stored) is None:
                 for path, changes in stored.items():
                     self._done(path, changes)
             return failures
@@ -208,8 +215,7 @@ class Edits:
 
     def forget(self, path: str) -> None:
         """Drop the changes of a removed node and all below it; those on their way still arrive."""
-        with self._landed:
-            self._landed.wait_for(lambda: not any(is_within(p, path) for p in self._flushing))
+        with self._turns.none_within(path):
             for known in [p for p in self._changes if is_within(p, path)]:
                 del self._changes[known]
                 self._applied.pop(known, None)
@@ -280,33 +286,37 @@ class Edits:
             for each in variable.dimensions
         )
 
-    def store(self, key: str, data: bytes, replaces: Version) -> None:
+    def store(self, key: str, data: bytes, replaces: Version) -> Version:
         """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
         with self._guard():
-            self._metadata.write(join(self._root, key), data, replaces)
+            return self._metadata.write(join(self._root, key), data, replaces)
+
+    def note(self, path: str, key: str, data: bytes, replaces: Version) -> None:
+        """Store a document of a node as `store` does, with other notes of nczfs and no change."""
+        version = self.store(key, data, replaces)
+        self._metadata.recent.still(self._root, path, join(self._root, key), replaces, version)
 
     def _changes_of(self, path: str) -> list[Change]:
         with self._lock:
             return list(self._changes.get(path, {}).values())
 
-    @contextmanager
-    def _turn(
+    def _paths_to_store(
         self, is_wanted: Callable[[str], bool], lengths: Lengths | None
-    ) -> Iterator[set[str]]:
-        """Wait until no other thread stores a wanted node. Yields the paths with changes."""
-        with self._landed:
-            while True:
-                paths = {p for p in self._changes if is_wanted(p) and self._wanted(p, lengths)}
-                if paths.isdisjoint(self._flushing):
-                    break
-                self._landed.wait()
-            self._flushing |= paths
-        try:
-            yield paths
-        finally:
-            with self._landed:
-                self._flushing -= paths
-                self._landed.notify_all()
+    ) -> tuple[set[str], set[str]]:
+        """Return the paths with wanted changes, without those whose turn comes later, and those.
+
+        The latter are groups in which only dimensions grow, beside growing variables: a document of
+        one variable that hangs keeps no other one from growing. The caller has `_lock`.
+        """
+        found = {path: self._wanted(path, lengths) for path in self._changes if is_wanted(path)}
+        wanted = {path: changes for path, changes in found.items() if changes}
+        later = groups_to_lengthen(wanted)
+        return wanted.keys() - later, later
+
+    def _left(self, path: str, lengths: list[Change]) -> list[Change]:
+        """Return those of some lengths that nobody else has stored, as they were."""
+        with self._lock:
+            return [c for c in self._wanted(path, {path: lengths}) if c in lengths]
 
     def _taken(
         self,
@@ -349,20 +359,20 @@ class Edits:
             for change in lost:
                 change.withdrawn(failures[path])
 
-    def _reason_to_wait(self, failures: Mapping[str, NczfsError]) -> NczfsError | None:
-        """Return why a document that makes others visible has to wait; None: it need not."""
-        return next((e for path, e in failures.items() if self._changes.get(path)), None)
+    def _reason_to_wait(
+        self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[Change]]
+    ) -> NczfsError | None:
+        """Return why a document that makes others visible waits: a change that is still to come."""
+        there = {id(change) for changes in stored.values() for change in changes}
+        waiting = (e for p, e in failures.items() if {*map(id, self._changes_of(p))} - there)
+        return next(waiting, None)
 
     def _store_all(
         self, nodes: Mapping[str, Node], taken: Mapping[str, list[Change]]
     ) -> dict[str, Refused]:
         """Store nodes that do not make each other visible, in parallel where requests take long.
 
-        `taken` are all changes that are being stored, by path.
-
-        Returns
-        -------
-        the changes that could not be stored and their errors, by path.
+        `taken` are all changes that are being stored, by path. Returns those that could not be.
         """
         if not self._metadata.far or len(nodes) == 1:
             return {path: self._store_node(node, taken) for path, node in nodes.items()}
@@ -405,7 +415,7 @@ class Edits:
     def _store_once(self, path: str, taken: Mapping[str, list[Change]]) -> Refused:
         """Store the changes that can be stored. Returns the others with their errors."""
         changes, documents = taken[path], self.documents()
-        documents.fetch(self.format.keys(path))
+        documents.fetch(self.format.keys_to_change(path))
         found = documents.node(self.format, path)
         node, refused = self._changed(path, found, changes)
         if node is None or len(refused) == len(changes):
@@ -448,21 +458,7 @@ class Edits:
 
         Documents of a node that this process began to store count as its own.
         """
-        refused: Refused = []
-        for kind, those in groupby(changes, key=type):
-            alike = list(those)
-            is_ours = kind is Create and path in self._begun
-            try:
-                node = apply_all(None if is_ours else node, alike)
-                continue
-            except DatasetError:
-                pass  # the others are not to blame for it
-            for change in alike:
-                try:
-                    node = change.apply(None if is_ours else node)
-                except DatasetError as error:
-                    refused.append((change, error))
-        return node, refused
+        return apply_what_fits(node, changes, is_begun=path in self._begun)
 
     def _as_long_as_declared(
         self, variable: Variable, documents: StoreDocuments, taken: Mapping[str, list[Change]]

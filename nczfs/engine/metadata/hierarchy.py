@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
+from nczfs.engine import headway
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.ledger import Shelf
@@ -214,6 +215,7 @@ class Hierarchy:
         group = self.node(path)
         listed = isinstance(group, GroupHeader) and group.arrays is not None
         for name in names:
+            headway.make()
             child = _joined(path, name)
             try:
                 loaded = self.load(child)
@@ -338,7 +340,7 @@ class Hierarchy:
         if copies is None:
             return []
         keys = copies.consolidated_keys()
-        return [key for key in keys if copies.is_stale(key, store.get(key))]
+        return [key for key in keys if copies.is_stale(key, store.possible(key))]
 
     def documents(self) -> StoreDocuments:
         """Return the single documents of the dataset."""
@@ -367,6 +369,11 @@ class Hierarchy:
             self._metadata.forget(self.root)
         else:
             self._metadata.ask_again(join(self.root, key) for key in keys)
+
+    def mtime_ns(self, path: str) -> int | None:
+        """Return the time of the documents of a node as last read; None: none is known."""
+        known = self._nodes.get(path) or self.load(path)
+        return None if known is None else known.mtime_ns
 
     def _load_stored(self, path: str) -> LoadedNode | None:
         known = self._nodes.get(path)
@@ -442,7 +449,8 @@ def dimensions_of(
 
     In pure Zarr a named dimension belongs to the group of the variable that names it, and an
     anonymous one to the root (netcdf-c 4.10). Of two with one name and different lengths the
-    first counts here; a variable's own `dimensions` always fit its shape.
+    first counts here; a variable's own `dimensions` always fit its shape. A group may tell of a
+    dimension only that it is unlimited; that is as long as the longest of its variables.
     """
     found = {dimension.name: dimension for dimension in header.dimensions}
 
@@ -450,7 +458,9 @@ def dimensions_of(
         for variable in candidates:
             for dimension in variable.dimensions:
                 if dimension.group == header.path:
-                    found.setdefault(dimension.name, dimension)
+                    known = found.setdefault(dimension.name, dimension)
+                    if known.unlimited and known.size < dimension.size:
+                        found[dimension.name] = replace(dimension, unlimited=True)
 
     add(variables)
     for group in groups:
@@ -468,7 +478,7 @@ def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> Consolidat
     except MetadataError as error:
         log.warning("%s/%s: the single documents are read instead", store.place, error)
         return None
-    return ConsolidatedDocuments(store, form, found)
+    return None if found is None else ConsolidatedDocuments(store, form, found)
 
 
 def _edited(stored: LoadedNode | None, node: Node) -> LoadedNode:

@@ -54,6 +54,20 @@ def lengths_of(
     }
 
 
+def groups_to_lengthen(wanted: Mapping[str, Sequence[Change]]) -> set[str]:
+    """Return the paths of the groups of which only dimensions grow; none if others change, too.
+
+    Parameters
+    ----------
+    wanted : changes that are stored together, by the path of their node.
+    """
+    groups = {p for p, all_ in wanted.items() if all(isinstance(c, ResizeDimension) for c in all_)}
+    variables = (changes for path, changes in wanted.items() if path not in groups)
+    if all(any(isinstance(change, Resize) for change in changes) for changes in variables):
+        return groups
+    return set()
+
+
 def with_lengths(
     changes: Mapping[tuple[str, ...], Change], lengths: Lengths | None, path: str
 ) -> list[Change]:

@@ -56,7 +56,7 @@ def format_at(
 
 
 def _copies(store: StoreDocuments) -> dict[str, Documents]:
-    """Return the documents that consolidated copies have, by the names of the copies."""
+    """Return the documents that consolidated copies have, by the keys of the copies."""
     try:
         return _found_copies(store)
     except AccessDenied:

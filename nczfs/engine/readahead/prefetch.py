@@ -14,7 +14,16 @@ from weakref import WeakSet
 from nczfs import metrics
 from nczfs.engine.background import Background
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.readahead.sequence import KIB, MIB, Backwards, Forwards, SequenceDetector, Strided
+from nczfs.engine.readahead.backwards import PUT_AHEAD_BYTES, BackwardPages
+from nczfs.engine.readahead.sequence import (
+    KIB,
+    MIB,
+    Backwards,
+    Forecast,
+    Forwards,
+    SequenceDetector,
+    Strided,
+)
 from nczfs.errors import NczfsError
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
@@ -121,6 +130,7 @@ class ReadAhead:
     hint : called with a range that will be needed, ahead of the windows.
     size : of the file, in bytes.
     windows : those of all files.
+    backwards : puts pages into the kernel's cache; None: windows serve all readers.
 
     Attributes
     ----------
@@ -135,7 +145,9 @@ class ReadAhead:
         pool: Callable[[], ThreadPoolExecutor],
         windows: Windows,
         options: AheadOptions,
+        backwards: BackwardPages | None = None,
     ) -> None:
+        self._backwards = backwards
         self._read = read
         self._hint = hint
         self._size = size
@@ -149,6 +161,7 @@ class ReadAhead:
         self._windows: dict[int, _Window] = {}
         self._hinted: tuple[int, int] | None = None
         self._order: type | None = None
+        self._last: Forecast = None
         self._advancing = False
         self._closed = False
         self.last_read = 0.0
@@ -156,7 +169,7 @@ class ReadAhead:
     def note(self, offset: int, size: int) -> None:
         """Note a read, and start to read ahead if that is worth it. Never blocks."""
         self.last_read = time.monotonic()
-        forecast = self._detector.note(offset, size)
+        forecast = self._forecast(offset, size)
         if type(forecast) is not self._order:
             self._order = type(forecast)
             if self._windows or self._hinted:
@@ -170,6 +183,22 @@ class ReadAhead:
             self._pool().submit(self._advance, offset, forecast)
         except RuntimeError:  # the engine is closing
             self._advancing = False
+
+    def _forecast(self, offset: int, size: int) -> Forecast:
+        backwards = self._backwards
+        if backwards is None:
+            return self._detector.note(offset, size)
+        covered = backwards.note(offset, size)
+        if covered is None:
+            return self._last
+        if backwards.begins_run:
+            self.drop()
+            self._last = self._detector.begin_backwards(offset, covered)
+        else:
+            self._last = self._detector.note(offset, covered)
+        if isinstance(self._last, Backwards):
+            self._last = Backwards(max(self._last.start, backwards.floor))
+        return self._last
 
     def if_ready(self, offset: int, size: int) -> Buffer | None:
         """Return the range from windows that are ready, or None. Takes no lock, never blocks."""
@@ -223,6 +252,11 @@ class ReadAhead:
             return offset, min(offset + limit, forecast.stop, self._size)
         return max(offset - limit, forecast.start), offset
 
+    def _reach(self, offset: int, forecast: Forwards | Backwards) -> int:
+        """Return how far before a reader pages should be in the kernel's cache."""
+        start, stop = self._lead(offset, forecast, PUT_AHEAD_BYTES)
+        return stop - start
+
     def _numbers(self, start: int, stop: int) -> range:
         """Return the windows of a range of bytes."""
         window_bytes = self._options.window_bytes
@@ -235,6 +269,9 @@ class ReadAhead:
             return self._hint is not None
         if self._hint is not None and self._unhinted(offset, forecast):
             return True
+        backwards = self._puts_pages(forecast)
+        if backwards is not None:
+            return backwards.wants(self._reach(offset, forecast))
         if not options.window_bytes:
             return False
         numbers = self._numbers(*self._lead(offset, forecast, options.ahead_bytes))
@@ -246,7 +283,10 @@ class ReadAhead:
                 self._hint_places(offset, forecast)
                 return
             self._hint_range(offset, forecast)
-            if self._options.window_bytes:
+            backwards = self._puts_pages(forecast)
+            if backwards is not None:
+                self._put_pages(backwards, self._reach(offset, forecast))
+            elif self._options.window_bytes:
                 start, stop = self._lead(offset, forecast, self._options.ahead_bytes)
                 self._drop_behind(offset, forecast)
                 numbers = self._numbers(start, stop)
@@ -254,6 +294,23 @@ class ReadAhead:
                 self._start_windows(numbers if is_forwards else numbers[::-1])
         finally:
             self._advancing = False
+
+    def _puts_pages(self, forecast: Forwards | Backwards) -> BackwardPages | None:
+        """Return what puts pages into the kernel's cache for a reader, if windows do not serve it.
+
+        They do where the kernel takes no pages at present.
+        """
+        backwards = self._backwards
+        if backwards is None or isinstance(forecast, Forwards):
+            return None
+        return backwards if backwards.is_plain and backwards.takes_pages else None
+
+    def _put_pages(self, backwards: BackwardPages, reach: int) -> None:
+        following = backwards.following()
+        if following is not None and self._hint is not None:
+            start, stop = following
+            self._hint(start, min(stop, start + self._options.hint_bytes, self._size))
+        backwards.put(reach)
 
     def _unhinted(self, offset: int, forecast: Forwards | Backwards) -> tuple[int, int] | None:
         """Return the range ahead of the reader that was not hinted yet."""

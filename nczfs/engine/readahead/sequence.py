@@ -75,6 +75,14 @@ class SequenceDetector:
             return Backwards(max(0, self._low - self._ahead))
         return None
 
+    def begin_backwards(self, offset: int, size: int) -> Backwards:
+        """Return the forecast for a first read that is known to begin reading backwards."""
+        self._offset = offset
+        self._begin(offset, size)
+        self._descents = DESCENTS_MIN + 1
+        self._ahead = self._ahead_max
+        return Backwards(max(0, offset - self._ahead))
+
     def _begin(self, offset: int, size: int) -> None:
         self._low, self._high = offset, offset + size
         self._ascents = self._descents = 0

@@ -46,6 +46,7 @@ class ChunkDetails:
 
     index: ChunkIndex
     unit: UnitIndex
+    origin: tuple[int, ...]
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
     typestr: str
@@ -55,7 +56,8 @@ class ChunkDetails:
     def of(cls, array: ArrayDescription, index: ChunkIndex, unit: UnitIndex) -> ChunkDetails:
         """Return the details of a chunk of an array."""
         dtype, codecs = array.dtype.typestr, codecs_digest(array)
-        return cls(index, unit, array.shape, array.chunk_shape, dtype, codecs)
+        origin, extent = array.grid.origin(index), array.grid.extent(index)
+        return cls(index, unit, origin, array.shape, extent, dtype, codecs)
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> ChunkDetails:
@@ -63,12 +65,14 @@ class ChunkDetails:
         found = cls(
             _counts(document["index"]),
             _counts(document["unit"]),
+            _counts(document["origin"]),
             _counts(document["shape"]),
             _counts(document["chunk_shape"]),
             str(document["typestr"]),
             str(document["codecs"]),
         )
-        if not len(found.index) == len(found.shape) == len(found.chunk_shape):
+        ranks = map(len, (found.index, found.origin, found.shape, found.chunk_shape))
+        if len(set(ranks)) > 1:
             raise ValueError("its lengths differ")
         return found
 
@@ -77,6 +81,7 @@ class ChunkDetails:
         return {
             "index": list(self.index),
             "unit": list(self.unit),
+            "origin": list(self.origin),
             "shape": list(self.shape),
             "chunk_shape": list(self.chunk_shape),
             "typestr": self.typestr,
@@ -92,8 +97,8 @@ class ChunkDetails:
     @property
     def clip(self) -> Box:
         """The elements of the chunk that lie in the array."""
-        lengths = zip(self.shape, self.index, self.chunk_shape, strict=True)
-        stop = tuple(min(n, max(0, shape - i * n)) for shape, i, n in lengths)
+        lengths = zip(self.shape, self.origin, self.chunk_shape, strict=True)
+        stop = tuple(min(n, max(0, shape - start)) for shape, start, n in lengths)
         return Box((0,) * len(stop), stop)
 
     def is_like(self, other: ChunkDetails) -> bool:
@@ -133,21 +138,21 @@ class WrittenPart:
         bits = np.unpackbits(self.bits.read("flags"), count=flags.size)
         flags |= bits.astype(bool).reshape(flags.shape)
 
-    def put(self, values: Values, io: ChunkStore | None) -> None:
+    def put(self, values: Values, decode: Callable[[bytes], Values] | None) -> None:
         """Put its elements into the values of the chunk. Raises SpoolError, CodecError.
 
         Parameters
         ----------
-        io : what decodes elements of variable length.
+        decode : decodes elements of variable length.
         """
         data, path = self.data.read(VALUES), self.data.path
         if self.bits is None:
             values[self.box.slices()] = data.view(values.dtype).reshape(self.box.shape)
             return
         if self.is_encoded:
-            if io is None:
+            if decode is None:
                 raise SpoolError(f"{path}: its values cannot be interpreted without their variable")
-            given = io.pipeline.decode(data.tobytes())
+            given = decode(data.tobytes())
         else:
             if data.size != values.nbytes or values.dtype.hasobject:
                 raise SpoolError(f"{path}: {data.size} bytes do not make such a chunk")
@@ -164,6 +169,7 @@ class Saved:
     Attributes
     ----------
     nbytes : its share of the spool's budget.
+    revision : of the chunk that it has.
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
@@ -171,6 +177,7 @@ class Saved:
 
     path: Path
     nbytes: int
+    revision: int
     values: Callable[[], Values] | None
     flags: Callable[[], Values]
 
@@ -249,8 +256,10 @@ class KeptChunk(SpoolEntry):
         SpoolError : the entry is damaged; CodecError.
         """
         values = np.zeros(self.details.chunk_shape, dtype)
+        index = self.details.index
+        decode = None if io is None else lambda data: io.pipeline(index).decode(data)
         for piece in self.pieces:
-            piece.put(values, io)
+            piece.put(values, decode)
         return values
 
     def describe(self) -> str:
@@ -261,10 +270,11 @@ class KeptChunk(SpoolEntry):
             return f": its shape, {details.shape}"
         if not flags.ndim:
             return f": {count} elements"
-        origin = [i * n for i, n in zip(details.index, details.chunk_shape, strict=True)]
         places = np.nonzero(flags)
-        start = tuple(int(axis.min()) + at for axis, at in zip(places, origin, strict=True))
-        stop = tuple(int(axis.max()) + 1 + at for axis, at in zip(places, origin, strict=True))
+        start = tuple(int(axis.min()) + at for axis, at in zip(places, details.origin, strict=True))
+        stop = tuple(
+            int(axis.max()) + 1 + at for axis, at in zip(places, details.origin, strict=True)
+        )
         ranges = ", ".join(f"{a}:{b}" for a, b in zip(start, stop, strict=True))
         whole = Box(start, stop).size
         return f"[{ranges}]" + ("" if count == whole else f": {count} of {whole} elements")
@@ -308,7 +318,7 @@ def save_chunk(
     if is_mappable:
         values = np.ascontiguousarray(frozen.values).reshape(-1).view(np.uint8)
     else:
-        values = np.frombuffer(bytes(io.pipeline.encode(frozen.values)), np.uint8)
+        values = np.frombuffer(bytes(io.pipeline(index).encode(frozen.values)), np.uint8)
     flags = np.packbits(frozen.flags) if frozen.flags is not None else None
     unit = io.unit(index)
     details = ChunkDetails.of(array, index, unit).document() | frozen.basis.document()
@@ -325,8 +335,8 @@ def save_chunk(
     mapped = None
     if is_mappable and values.nbytes:
         offset = sum(map(size_of, records)) - values.nbytes
-        mapped = partial(_mapped, path, array.dtype.native, array.chunk_shape, offset)
-    return Saved(path, nbytes, mapped, partial(_flags, path))
+        mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
+    return Saved(path, nbytes, frozen.revision, mapped, partial(_flags, path))
 
 
 def discard(spool: Spool, saved: Saved) -> None:

@@ -221,7 +221,7 @@ class Home:
 
     def _look(self, files: dict[str, Path], *, has_journal: bool) -> None:
         contents = LogContents(self.directory)
-        self.url = contents.url or self.url  # the lock is not synced
+        self.url = contents.url or self.url  # the lock is synced for journal=fsync alone
         self.process = contents.process
         for path in logs_in(self.directory):
             files.pop(path.name, None)

@@ -29,7 +29,7 @@ from nczfs.errors import NczfsError
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 BEFORE: Final = "log."  # begins the name of a file of a log
 FILE_BYTES: Final = 64 << 20
 VALUES: Final = "values"  # what those hold whose values are in the log

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
-from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.spool.basis import Basis, time_text
@@ -161,15 +161,16 @@ def _newer(
     later : the elements that were written after these, which do not matter.
     """
     # As the store would give them back: some codecs round.
-    given = io.pipeline.decode(io.pipeline.encode(written.over(found)))
+    pipeline = io.pipeline(written.index)
+    given = pipeline.decode(pipeline.encode(written.over(found)))
     different = written.flags & differs(given, found)
     for flags in later:
         different = different & ~flags
     if not different.any():
         return None
     first = tuple(int(axis[0]) for axis in np.nonzero(different)) if different.ndim else ()
-    grid = zip(first, written.index, io.array.chunk_shape, strict=True)
-    place = ", ".join(str(at + i * n) for at, i, n in grid)
+    origin = io.array.grid.origin(written.index)
+    place = ", ".join(str(at + start) for at, start in zip(first, origin, strict=True))
     if stat is None:
         since = "another client has removed the chunk since"
     elif stat.stored_ns is None:

@@ -278,6 +278,8 @@ class Spool:
             # Nobody else holds it for longer than it takes to see whether somebody does.
             fcntl.flock(fd, fcntl.LOCK_EX)
             os.write(fd, json.dumps(self._said).encode())
+            if self.survives is Survives.POWER:
+                os.fdatasync(fd)
             if os.path.samestat(os.fstat(fd), os.stat(lock)):
                 return fd
         except FileNotFoundError:

@@ -11,7 +11,7 @@ from nczfs.engine.chunks.base import NDIM_MAX
 from nczfs.engine.values.convert import converted_fill, fill_attribute
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.engine.values.quantize import split_off
-from nczfs.errors import UsageError
+from nczfs.errors import Unsupported, UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, DataType
@@ -20,6 +20,7 @@ from nczfs.model.hierarchy import (
     Attribute,
     CodecSpec,
     Dimension,
+    Shards,
     Variable,
 )
 
@@ -33,7 +34,7 @@ def described(
     declaration: VariableDeclaration,
     dimensions: Sequence[Dimension],
     metadata_format: MetadataFormat,
-    separator: str,
+    separator: str | None,
 ) -> Variable:
     """Return the variable that a declaration asks for.
 
@@ -41,7 +42,7 @@ def described(
     ----------
     path : of the variable, below the root of the dataset.
     dimensions : those that the declaration names.
-    separator : of its chunk keys, "." or "/".
+    separator : of its chunk keys, "." or "/"; None: the usual one of the format.
 
     Raises
     ------
@@ -71,13 +72,14 @@ def described(
         shape,
         chunk_shape,
         stored.dtype,
-        _fill_value(path, declaration, stored.dtype),
+        _fill_value(path, declaration, stored.dtype, metadata_format),
         metadata_format.codec_chain(
             (*stored.filters, *codecs),
             stored.dtype,
             declaration.order if declaration.order in metadata_format.orders else "C",
         ),
         metadata_format.chunk_keys(declaration.separator or separator),
+        _shards(path, declaration, chunk_shape, metadata_format),
     )
     return Variable(
         path,
@@ -142,6 +144,31 @@ def _chunk_shape(
     return tuple(chunks)
 
 
+def _shards(
+    path: str,
+    declaration: VariableDeclaration,
+    chunk_shape: tuple[int, ...],
+    metadata_format: MetadataFormat,
+) -> tuple[Shards, ...]:
+    shape = declaration.shard_shape
+    if shape is None:
+        return ()
+    shards = metadata_format.new_shards(shape)
+    if shards is None:
+        if declaration.is_complete:  # a copy of what another format has
+            return ()
+        raise Unsupported(f"/{path}: {metadata_format.name} has no shards; zarr3 has")
+    fits = len(shape) == len(chunk_shape) and all(
+        whole >= 1 and whole % length == 0 for whole, length in zip(shape, chunk_shape, strict=True)
+    )
+    if not fits:
+        raise UsageError(
+            f"/{path}: shards {shape} are not whole chunks {chunk_shape}: along each dimension a "
+            "multiple of the length of a chunk"
+        )
+    return (shards,)
+
+
 def _attributes(
     path: str, declaration: VariableDeclaration, dtype: DataType
 ) -> tuple[Attribute, ...]:
@@ -157,7 +184,12 @@ def _attributes(
     return declaration.attributes if attribute is None else (attribute, *declaration.attributes)
 
 
-def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) -> object:
+def _fill_value(
+    path: str,
+    declaration: VariableDeclaration,
+    dtype: DataType,
+    metadata_format: MetadataFormat,
+) -> object:
     fill = declaration.fill_value
     if fill is Fill.DEFAULT and declaration.is_complete:
         return None
@@ -173,7 +205,9 @@ def _fill_value(path: str, declaration: VariableDeclaration, dtype: DataType) ->
     if dtype.stored.kind == "V" and isinstance(fill, bytes):
         return fill
     value = converted_fill(fill, dtype, f"/{path}")
-    if dtype.stored.kind in "fc":
+    if dtype.stored.kind in "fc" and np.isnan(value).any():
+        if metadata_format.keeps_nan_bits:
+            return value[0]  # of whose bits a Python number loses some
         # JSON has one NaN, so chunks that are all fill with other bits must not be left out.
         parts = value.copy().view(value.real.dtype)
         parts[np.isnan(parts)] = np.nan

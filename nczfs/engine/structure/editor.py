@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nczfs.codecs.wanted import check_codecs
-from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
     AddDimension,
@@ -17,7 +16,7 @@ from nczfs.engine.metadata.changes import (
     GroupBecomesArray,
     SetAttribute,
 )
-from nczfs.engine.structure import relayout, removal, renaming, resizing
+from nczfs.engine.structure import relayout, removal, renaming, resizing, unlimited
 from nczfs.engine.structure.creation import described
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
@@ -57,10 +56,10 @@ class Editor:
 
     Parameters
     ----------
-    separator : of the chunk keys of new variables.
+    separator : of the chunk keys of new variables; None: the usual one of the format.
     """
 
-    def __init__(self, dataset: Dataset, separator: str) -> None:
+    def __init__(self, dataset: Dataset, separator: str | None) -> None:
         self._dataset = dataset
         self._separator = separator
         self._names = dataset.edits.names
@@ -129,6 +128,7 @@ class Editor:
         with self._names.changing(lambda: variable.path):
             above = parent_of(variable.path)
             self._check_free(variable.path)
+            self._list_unlimited(variable.dimensions)
             self._add(variable.path, Create(variable))
             if self._group(above).arrays is not None:
                 self._dataset.edits.add(above, AddMember(variable.name, is_group=False))
@@ -258,7 +258,7 @@ class Editor:
         variable = described(path, declaration, dimensions, metadata_format, self._separator)
         check_array(variable.array, f"/{path}", dataset.format_options)
         try:
-            check_codecs(variable.array, fill_element(replace(variable.array, fill_value=None)))
+            check_codecs(variable.array)
         except CodecError as error:
             raise UsageError(f"/{path}: {error}") from error
         return variable
@@ -361,7 +361,8 @@ class Editor:
         """Extend the unlimited dimensions of a variable to a shape."""
         with self._names.changing(lambda: variable.path):
             node = self._dataset.node(variable.path)
-            for dimension, size in zip(_dimensions(node), shape, strict=True):
+            known = node.dimensions if isinstance(node, Variable) else ()
+            for dimension, size in zip(known, shape, strict=True):
                 if size > dimension.size:
                     if not dimension.unlimited:
                         raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
@@ -443,8 +444,7 @@ class Editor:
 
     def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         listed: tuple[str, ...] | None = () if self._dataset.format.declares else None
-        name = self._dataset.format.name
-        return GroupHeader(path, name, (), tuple(attributes), listed, listed)
+        return GroupHeader(path, self._dataset.format.name, (), tuple(attributes), listed, listed)
 
     def _add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         self._check_free(path)
@@ -456,6 +456,7 @@ class Editor:
         return group
 
     def _check_free(self, path: str) -> None:
+        self._dataset.edits.documents().fetch(self._dataset.format.keys_to_change(path))
         if self._dataset.load(path) is not None:
             raise NameTaken(f"/{path}: a group or variable of that name exists already")
 
@@ -471,24 +472,28 @@ class Editor:
             for group in {dimension.group for dimension in dimensions}:
                 self._add_all(group, [AddDimension(dimension) for dimension in dimensions])
         else:
+            self._list_unlimited(dimensions)
             for dimension in dimensions:
                 self._dataset.edits.declare(dimension)
+
+    def _list_unlimited(self, dimensions: Iterable[Dimension]) -> None:
+        for dimension in unlimited.unlisted(self._dataset, dimensions):
+            self._add(dimension.group, AddDimension(dimension))
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
         """Return a group's dimension by name; where no group declares any, that of a variable."""
         found = next((each for each in group.dimensions if each.name == name), None)
-        return found or next((e for e in self._in_use(group.path) if e.name == name), None)
+        if found is not None:
+            return unlimited.with_length(self._dataset, found, self._in_use(group.path))
+        return next((e for e in self._in_use(group.path) if e.name == name), None)
 
     def _in_use(self, group: str) -> Iterator[Dimension]:
         """Yield the dimensions of a group that only its variables have."""
         if not self._dataset.format.declares:
             for node in self._dataset.members(group)[0]:
-                yield from (each for each in _dimensions(node) if each.group == group)
+                if isinstance(node, Variable):
+                    yield from (each for each in node.dimensions if each.group == group)
 
 
 def _nc_type(node: Node) -> NcType | None:
     return node.array.dtype.nc_type if isinstance(node, Variable) else None
-
-
-def _dimensions(node: Node) -> tuple[Dimension, ...]:
-    return node.dimensions if isinstance(node, Variable) else ()

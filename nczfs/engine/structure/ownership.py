@@ -29,6 +29,9 @@ UNFINISHED = ".nczfs_unfinished"
 RENAMING = ".nczfs_renaming"
 """The last component of the keys that a group or variable has at both names while it is renamed."""
 
+REPLACING = ".nczfs_replacing"
+"""The last component of the key that a group has while it is replaced by steps."""
+
 THREADS = 16  # that wait for a store
 
 NAMED_MAX = 10  # number of foreign keys that a message names
@@ -58,6 +61,29 @@ def unfinished_text(name: str) -> str:
         f"{name}: is unfinished: a copy or an import is running, or was interrupted; the same "
         "`nczfs cp` continues it, and `nczfs rm -r` removes it"
     )
+
+
+def replacing_text(name: str) -> str:
+    """Return what a message says of a group with that name whose new content is not in place."""
+    return (
+        f"{name}: is being replaced: its new content is in the store, but not all of it in place; "
+        "a mount of nczfs that can write there completes that"
+    )
+
+
+def has_mark(zmap: ZMap, mark: str) -> bool:
+    """Return whether the root of a store has a mark, as far as the store tells."""
+    try:
+        zmap.stat(Key(mark))
+    except StoreError:
+        return False
+    return True
+
+
+def left_text(zmap: ZMap) -> str | None:
+    """Return what a message says of a root without a dataset that is marked; None: it is not."""
+    texts = ((UNFINISHED, unfinished_text), (REPLACING, replacing_text))
+    return next((text(zmap.name) for mark, text in texts if has_mark(zmap, mark)), None)
 
 
 def unfinished_among(zmap: ZMap, prefix: Prefix, names: Sequence[str]) -> list[str]:
@@ -111,7 +137,7 @@ def owned(
         if name == REMOVING and place == prefix:
             continue
         if not makes_a_node(name):
-            (rest if _is_document(name) or places.is_chunk(key) else foreign).append(key)
+            (rest if is_document(name) or places.is_chunk(key) else foreign).append(key)
         elif name in FORMATS.copies or places.is_ours(name, place):
             nodes.append(key)
         else:  # alone it is a node of another format, not of this dataset
@@ -140,10 +166,10 @@ def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool
 
 def is_left_over(name: str) -> bool:
     """Return whether an interrupted removal may have left such an entry below its node."""
-    return FORMATS.is_chunk(name) or _is_document(name)
+    return FORMATS.is_chunk(name) or is_document(name)
 
 
-def _is_document(name: str) -> bool:
+def is_document(name: str) -> bool:
     """Return whether a document has the name that makes no node: of a format, or our own."""
     if name.startswith(_OWN):
         return True
@@ -172,7 +198,7 @@ class _Places:
         of_arrays = {name for each in known for name in each.arrays}
         of_groups = {name for each in known for name in each.groups}
         places: dict[str, set[str]] = {
-            name: set() for name in (*self._own, UNFINISHED, RENAMING, REMOVING)
+            name: set() for name in (*self._own, UNFINISHED, RENAMING, REMOVING, REPLACING)
         }
         for key in keys:
             if (name := _name(key)) in places:
@@ -182,7 +208,7 @@ class _Places:
             return set().union(*(places[name] for name in names))
 
         self.nodes = having(self._own)
-        self.interrupted = having((UNFINISHED, RENAMING, REMOVING))
+        self.interrupted = having((UNFINISHED, RENAMING, REMOVING, REPLACING))
         self.arrays = having((*(of_arrays - of_groups), UNFINISHED, RENAMING))
         self._unclear = having(of_arrays & of_groups) - self.arrays
         self._may_be_array = may_be_array

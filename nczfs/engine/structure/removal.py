@@ -18,20 +18,24 @@ from dataclasses import dataclass, replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RemoveMember
+from nczfs.engine.retrying import until_stored
 from nczfs.engine.structure.ownership import (
     REMOVING,
     RENAMING,
+    REPLACING,
     Owned,
     check_no_foreign,
     is_group_at,
     is_left_over,
     owned_by,
 )
+from nczfs.engine.structure.stepwise import place_aside
 from nczfs.errors import NoSuchNode, NoSuchObject, NotWritable
+from nczfs.formats.base import ConsolidatedForm
 from nczfs.formats.names import parent_of
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import GroupHeader
-from nczfs.zmap.keys import Key, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 _NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
 
@@ -150,9 +154,7 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
     dataset.ask_again(keys)  # another client may have put something into it
     loaded = dataset.load(path)
     node = None if loaded is None else loaded.node
-    if not isinstance(node, GroupHeader) or node.dimensions or node.attributes:
-        return False
-    if node.arrays or node.groups:
+    if not (isinstance(node, GroupHeader) and node.is_bare):
         return False
     at_root = FORMATS.at_root if not path else ()
     own = {join(dataset.root, key) for key in (*keys, *at_root)}
@@ -170,7 +172,11 @@ def _group_key(dataset: Dataset, path: str) -> Key:
 
 
 def _keys(dataset: Dataset, path: str) -> list[Key]:
-    return [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
+    found = [stat.key for stat in dataset.zmap.list(dataset.prefix(path))]
+    for key in [key for key in found if key.rpartition("/")[2] == REPLACING]:
+        aside = place_aside(Prefix(key.rpartition("/")[0]))
+        found += [stat.key for stat in dataset.zmap.list(aside)]
+    return found
 
 
 def _take_out(dataset: Dataset, path: str) -> None:
@@ -186,15 +192,33 @@ def _take_all_out(dataset: Dataset) -> int:
     root = dataset.node("")
     if isinstance(root, GroupHeader) and (names := (*(root.arrays or ()), *(root.groups or ()))):
         _store_lists(dataset, "", names, None)
-    if dataset.format.copy is None:
+    form = dataset.format.copy
+    if form is None:
         return 0
-    key = join(dataset.root, dataset.format.copy.key)
+    key = join(dataset.root, form.key)
+    if form.key in dataset.format.single.keys(""):
+        _empty_copy(dataset, form)
+        return 0
     try:
         dataset.zmap.stat(key)
     except NoSuchObject:
         return 0
     dataset.zmap.delete_many([key])
     return 1
+
+
+def _empty_copy(dataset: Dataset, form: ConsolidatedForm) -> None:
+    """Take the copy out of the document of the root, which goes last."""
+
+    def store(_: int) -> None:
+        dataset.ask_again([form.key])
+        documents = dataset.documents()
+        data = documents.get(form.key)
+        left = None if data is None or not form.has_copy(data) else form.emptied(data)
+        if left is not None:
+            dataset.edits.store(form.key, left, documents.used[join(dataset.root, form.key)])
+
+    until_stored(store, form.key)
 
 
 def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: str | None) -> None:

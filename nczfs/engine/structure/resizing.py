@@ -8,9 +8,10 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.chunks.fill import fill_element
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import Change, Resize, ResizeDimension
+from nczfs.errors import UsageError
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
 
@@ -18,6 +19,8 @@ from nczfs.model.hierarchy import Dimension, Variable
 def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) -> None:
     """Change the length of a dimension; see `Editor.resize`. The caller has `Edits.names`."""
     users = list(_users(dataset, dimension))
+    for variable, axis in users:
+        _check_reach(variable, axis, size)
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     for variable, axis in shrunk:
@@ -35,7 +38,18 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     if shrunk:
         dataset.store()
     for variable, axis in shrunk:
-        _delete_chunks_beyond(dataset, variable, axis, size)
+        _delete_units_beyond(dataset, variable, axis, size)
+
+
+def _check_reach(variable: Variable, axis: int, size: int) -> None:
+    """Refuse a length beyond the chunks of a variable that lists theirs."""
+    array = variable.array
+    end = array.units.cuts[axis].stop
+    if end is not None and size > max(end, array.shape[axis]):
+        raise UsageError(
+            f"/{variable.path}: dimension {variable.dimensions[axis].name!r} cannot have length "
+            f"{size}: the lengths of the chunks are listed, and end at {end}"
+        )
 
 
 def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, int]]:
@@ -51,11 +65,10 @@ def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, i
 
 
 def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
-    """Write fill to the elements beyond the new end in chunks that stay."""
+    """Write fill to the elements beyond the new end in objects that stay."""
     array = dataset.array(variable)
-    chunk = variable.array.chunk_shape[axis]
     shape = variable.array.shape
-    edge = min(shape[axis], -(-size // chunk) * chunk)
+    edge = min(shape[axis], variable.array.units.cuts[axis].at(size - 1).stop) if size else 0
     box = Box(
         tuple(size if d == axis else 0 for d in range(len(shape))),
         tuple(edge if d == axis else length for d, length in enumerate(shape)),
@@ -64,6 +77,6 @@ def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
         array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
 
 
-def _delete_chunks_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
-    first = -(-size // variable.array.chunk_shape[axis])
-    dataset.delete_chunks(variable, lambda chunk: chunk[axis] >= first)
+def _delete_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    first = variable.array.units.cuts[axis].count(size)
+    dataset.delete_units(variable, lambda unit: unit[axis] >= first)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nczfs.engine.values.convert import fill_attribute, retyped
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, NcType
-from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.model.hierarchy import ArrayDescription, Attribute, Variable
 
 FILL_VALUE = "_FillValue"
 _TEXTS = (NcType.CHAR, NcType.STRING)
@@ -36,14 +36,22 @@ def as_fill_value(attribute: Attribute, element: NcType) -> Attribute:
     return found
 
 
-def attributes_with_fill(variable: Variable) -> tuple[Attribute, ...]:
-    """Return the attributes, with a `_FillValue` first if netCDF's default is different.
+def marks_missing(array: ArrayDescription) -> bool:
+    """Return whether the fill value of an array is also its `_FillValue`, which readers mask.
 
-    xarray keeps its `_FillValue` only as the fill value.
+    So it is in Zarr v2, where xarray keeps a `_FillValue` in no other way. In Zarr v3 only the
+    attribute counts: the fill value, mostly 0, may be the value of any element.
     """
+    return array.codecs.zarr_format == 2
+
+
+def attributes_with_fill(variable: Variable) -> tuple[Attribute, ...]:
+    """Return the attributes, with a `_FillValue` first if netCDF's default is different."""
     dtype, fill = variable.array.dtype, variable.array.fill_value
     known = any(attribute.name == FILL_VALUE for attribute in variable.attributes)
-    if known or fill is None or dtype.nc_type is None or _is_default(fill, dtype.nc_type):
+    if known or fill is None or not marks_missing(variable.array):
+        return variable.attributes
+    if dtype.nc_type is None or _is_default(fill, dtype.nc_type):
         return variable.attributes
     attribute = fill_attribute(fill, dtype, f"/{variable.path}")
     return variable.attributes if attribute is None else (attribute, *variable.attributes)

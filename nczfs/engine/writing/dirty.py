@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from math import prod
 
 import numpy as np
 
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.cache import ENTRY_BYTES
-from nczfs.engine.chunks.fill import fill_element
 from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
@@ -22,8 +23,16 @@ from nczfs.engine.writing.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.base import ABSENT, Part, Version
 from nczfs.zmap.keys import Key
+
+
+class Holding(Enum):
+    """To whom the memory of values belongs. Only `OWN` may be changed."""
+
+    OWN = auto()
+    SHARED = auto()  # also with what flies, or is being put into the spool
+    LENT = auto()  # by the writer, and not counted in the budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,11 @@ class DirtyUnit:
     io : reader and writer of the stored unit, for the array as it was at the last write.
     chunks : those in the map.
     is_written : whether anything was ever written to one of them.
-    flying : the chunks on their way to the store.
+    flying : what is on its way to the store.
     basis : what the stored unit was when it was written to, for putting it back later.
-    sent : the bytes on their way to the store, while the basis has no digest of them.
+    sent : the parts of the object on its way to the store, while the basis has no digest of them.
+    error : of the last flush; None if it succeeded.
+    retry : when the next attempt in the background is due.
     """
 
     array: StoredArray
@@ -71,9 +82,11 @@ class DirtyUnit:
     io: ChunkStore
     chunks: dict[ChunkIndex, DirtyChunk] = field(default_factory=dict)
     is_written: bool = False
-    flying: tuple[DirtyChunk, ...] = ()
+    flying: Mapping[ChunkIndex, Snapshot] = field(default_factory=dict)
     basis: Basis = field(default_factory=Basis)
-    sent: Buffer | None = None
+    sent: Sequence[Part] | None = None
+    error: NczfsError | None = None
+    retry: Retry = field(default_factory=Retry)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -85,20 +98,20 @@ class DirtyUnit:
         chunks, first = list(self.chunks.values()), self.array.held_from
         if first is None:
             return chunks
-        length = self.io.array.chunk_shape[0]
-        return [chunk for chunk in chunks if (chunk.index[0] + 1) * length <= first]
+        cuts = self.io.array.grid.cuts[0]
+        return [chunk for chunk in chunks if cuts.place(chunk.index[0]).stop <= first]
 
     def take(
         self, chunks: Iterable[DirtyChunk]
-    ) -> tuple[dict[ChunkIndex, Snapshot], NczfsError | None]:
+    ) -> tuple[Mapping[ChunkIndex, Snapshot], NczfsError | None]:
         """Begin a flush of some chunks. The caller holds `lock`, and no flush is under way.
 
         Returns
         -------
         what is to be written, and why some of it cannot be read.
         """
-        taken: dict[ChunkIndex, Snapshot] = {}
-        flying, unreadable = [], None
+        flying: dict[ChunkIndex, Snapshot] = {}
+        unreadable = None
         for chunk in chunks:
             try:
                 snapshot = chunk.take()
@@ -106,24 +119,46 @@ class DirtyUnit:
                 unreadable = error
                 continue
             if snapshot is not None:
-                taken[chunk.index] = snapshot
-                flying.append(chunk)
-        self.flying = tuple(flying)
-        return taken, unreadable
+                flying[chunk.index] = snapshot
+        self.flying = flying
+        return flying, unreadable
 
-    def sending(self, data: Buffer, replaces: Version | None) -> None:
+    def sending(self, parts: Sequence[Part], replaces: Version | None) -> None:
         """Note that `flying` is about to be sent, over a known version. The caller holds `lock`."""
-        self.basis, self.sent = self.basis.upon(replaces), data
+        self.basis, self.sent = self.basis.upon(replaces), parts
 
     def note_sent(self) -> None:
         """Put the digest of what was sent into the basis. The caller holds `lock`."""
         if self.sent is not None:
-            self.basis, self.sent = self.basis.sending(sent([self.sent])), None
+            self.basis, self.sent = self.basis.sending(sent(self.sent)), None
 
-    def land(self) -> tuple[DirtyChunk, ...]:
-        """End a flush. Returns its chunks. The caller holds `lock`."""
-        flown, self.flying = self.flying, ()
-        return flown
+    def own(self) -> None:
+        """Copy lent values, so that the lender gets them back. The caller holds `lock`."""
+        for chunk in self.chunks.values():
+            chunk.own()
+
+    def settle(
+        self, stored: Mapping[ChunkIndex, Values], version: Version | None
+    ) -> dict[DirtyChunk, bool]:
+        """End a flush that succeeded. The caller holds `lock`.
+
+        Returns
+        -------
+        for each of its chunks, whether anything is left to write.
+        """
+        flown, self.flying, self.sent, self.error = self.flying, {}, None, None
+        self.retry.succeeded()
+        chunks = [self.chunks[index] for index in flown]
+        return {chunk: chunk.settle(stored[chunk.index], version) for chunk in chunks}
+
+    def fail(self, error: NczfsError) -> list[DirtyChunk]:
+        """End a flush that failed. Returns its chunks. The caller holds `lock`."""
+        self.note_sent()
+        flown, self.flying, self.error = self.flying, {}, error
+        self.retry.failed()
+        for index, snapshot in flown.items():
+            self.chunks[index].take_back(snapshot)
+        return [self.chunks[index] for index in flown]
 
     def rest_upon(self, version: Version | None) -> None:
         """Note what was stored, below what is left to write. The caller holds `lock`."""
@@ -141,20 +176,13 @@ class DirtyChunk:
     clip : the elements of the chunk that lie in the array.
     nbytes : its share of the budget, as last counted.
     values : of the whole chunk; None before the first write, and while the chunk is parked.
+    holding : of the memory of `values`.
     written : the elements that were written since the last snapshot.
     complete : whether all of its values can be read.
     version : of the object that the unwritten elements came from, if known.
-    flying : the snapshot that is on its way to the store.
-    shared : whether `values` also belongs to `flying` or to the caller, and so must not be changed.
-    gone : whether the chunk is stored and has left the map: look it up again.
-    error : of the last flush; None if it succeeded.
     since : time of the first unsaved write, on the monotonic clock.
-    retry : when the next attempt in the background is due.
     revision : changes with each change of what the spool would hold.
     saved : the entry of the spool that has it, or had it before the latest writes.
-    saved_revision : the revision that `saved` has.
-    is_parked : whether its values are in `saved` only.
-    is_lent : whether `values` is the caller's own memory.
     """
 
     unit: DirtyUnit
@@ -162,31 +190,28 @@ class DirtyChunk:
     clip: Box
     nbytes: int = 0
     values: Values | None = None
+    holding: Holding = Holding.OWN
     written: WrittenMask = field(init=False)
     complete: bool = False
     version: Version | None = None
-    flying: Snapshot | None = None
-    shared: bool = False
-    gone: bool = False
-    error: NczfsError | None = None
     since: float = field(default_factory=time.monotonic)
-    retry: Retry = field(default_factory=Retry)
     revision: int = 0
     saved: Saved | None = None
-    saved_revision: int = -1
-    is_parked: bool = False
-    is_lent: bool = False
     lock: threading.Lock = field(init=False)
 
     def __post_init__(self) -> None:
         self.lock = self.unit.lock
-        self.written = WrittenMask(self.unit.io.array.chunk_shape)
+        self.written = WrittenMask(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the chunk."""
+        return self.unit.io.array.grid.extent(self.index)
 
     @property
     def memory(self) -> int:
         """Bytes of memory that the chunk takes."""
-        is_free = self.is_parked or self.is_lent
-        own = 0 if is_free else self.unit.io.array.chunk_bytes + ENTRY_BYTES
+        own = 0 if self._is_borrowed else self.unit.io.array.chunk_bytes + ENTRY_BYTES
         return own + self.written.nbytes
 
     @property
@@ -199,9 +224,24 @@ class DirtyChunk:
         return self.unit.io.key(self.unit.index)
 
     @property
+    def gone(self) -> bool:
+        """Whether the chunk is stored and has left the map: look it up again."""
+        return self.unit.chunks.get(self.index) is not self
+
+    @property
+    def flying(self) -> Snapshot | None:
+        """What is on its way to the store."""
+        return self.unit.flying.get(self.index)
+
+    @property
     def is_saved(self) -> bool:
         """Whether the spool has all unsaved elements."""
-        return self.saved_revision == self.revision
+        return self.saved is not None and self.saved.revision == self.revision
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether its values are in `saved` only."""
+        return self.values is None and self.saved is not None
 
     @property
     def is_unmapped(self) -> bool:
@@ -221,7 +261,7 @@ class DirtyChunk:
 
     def lend(self, values: Values) -> None:
         """Let the caller's own array be the values of the whole chunk, until it is flushed."""
-        self.values, self.shared, self.complete, self.is_lent = values, True, True, True
+        self.values, self.holding, self.complete = values, Holding.LENT, True
         self.written.add(self.clip)
         self.unit.is_written = True
         self.revision += 1
@@ -260,7 +300,7 @@ class DirtyChunk:
             if not self.written.is_empty:
                 self.written.copy_onto(merged, self._values())
             if not self.is_parked:  # there was no memory for a copy
-                self.values, self.shared, self.complete = merged, False, True
+                self.values, self.holding, self.complete = merged, Holding.OWN, True
                 self.revision += 1
             return merged
 
@@ -273,32 +313,28 @@ class DirtyChunk:
             return None
         values = self._values()
         whole = self.written.covers(self.clip)
-        is_borrowed = self.is_parked or self.is_lent
-        self.flying = Snapshot(
-            values, self.written, whole, self.complete, self.version, is_borrowed
+        taken = Snapshot(
+            values, self.written, whole, self.complete, self.version, self._is_borrowed
         )
-        self.written = WrittenMask(self.unit.io.array.chunk_shape)
-        self.shared = True
-        return self.flying
+        self.written = WrittenMask(self.shape)
+        self._share()
+        return taken
 
     def settle(self, stored: Values, version: Version | None) -> bool:
-        """End a flush that stored these values. Returns True if nothing is left to write."""
-        self.flying, self.error = None, None
-        self.retry.succeeded()
+        """End a flush that stored these values. Returns whether anything is left to write."""
         if self.written.is_empty:
-            self.gone = True
-            return True
+            return False
         assert self.values is not None
         merged = np.array(stored)
         self.written.copy_onto(merged, self.values)
-        self.values, self.shared, self.complete, self.version = merged, False, True, version
-        self.since, self.revision = time.monotonic(), self.revision + 1
-        return False
+        self.values, self.holding, self.complete = merged, Holding.OWN, True
+        self.version, self.since, self.revision = version, time.monotonic(), self.revision + 1
+        return True
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back."""
-        if self.is_lent:
-            self.values, self.shared, self.is_lent = np.array(self.values), False, False
+        if self.holding is Holding.LENT:
+            self.values, self.holding = np.array(self.values), Holding.OWN
 
     def copy_of(self, box: Box) -> Values:
         """Return elements that were written. Takes `lock`. Raises Unavailable."""
@@ -317,14 +353,11 @@ class DirtyChunk:
         left.write(where, self._values()[where])
         return left
 
-    def fail(self, error: NczfsError) -> None:
+    def take_back(self, flown: Snapshot) -> None:
         """End a flush that failed: its elements are dirty again, below those written meanwhile."""
-        assert self.flying is not None
         # `values` began as a copy of the flushed values, so it has both.
-        self.flying.written.update(self.written)
-        self.written = self.flying.written
-        self.flying, self.error = None, error
-        self.retry.failed()
+        flown.written.update(self.written)
+        self.written = flown.written
         self.park()
 
     def freeze(self) -> Frozen | None:
@@ -336,25 +369,25 @@ class DirtyChunk:
             return None
         values = self._values()
         self.unit.note_sent()
-        self.shared = True
-        written = WrittenMask(self.unit.io.array.chunk_shape)
+        self._share()
+        written = WrittenMask(self.shape)
         if self.flying is not None:
             written.update(self.flying.written)
         written.update(self.written)
         flags = None if written.covers(self.clip) else written.flags()
         return Frozen(values, flags, self.version, self.revision, self.unit.basis)
 
-    def save(self, frozen: Frozen, saved: Saved) -> Saved | None:
-        """Note that the spool has the frozen elements. The caller holds `lock`.
+    def save(self, saved: Saved) -> Saved | None:
+        """Note that the spool has the elements of a revision. The caller holds `lock`.
 
         Returns
         -------
         the entry that is not needed any more.
         """
-        if self.gone or self.saved_revision >= frozen.revision:
+        old = self.saved
+        if self.gone or (old is not None and old.revision >= saved.revision):
             return saved
-        old, self.saved = self.saved, saved
-        self.saved_revision = frozen.revision
+        self.saved = saved
         return old
 
     def park(self) -> None:
@@ -363,7 +396,7 @@ class DirtyChunk:
             return
         self.written.park(self.saved.flags)
         if self.saved.values is not None:
-            self.is_parked, self.values = True, None
+            self.values = None
 
     def _values(self) -> Values:
         values = self._current()
@@ -378,16 +411,26 @@ class DirtyChunk:
         array = self.unit.io.array
         if self.is_parked:
             self.written.load()
-            self.values, self.shared, self.is_parked = np.array(self._current()), False, False
+            self.values, self.holding = np.array(self._current()), Holding.OWN
         elif self.values is None:
-            whole = isinstance(region, Box) and region.size == prod(array.chunk_shape)
-            empty = np.empty(array.chunk_shape, array.dtype.native)
+            whole = isinstance(region, Box) and region.size == prod(self.shape)
+            empty = np.empty(self.shape, array.dtype.native)
             if not whole:
                 empty[...] = fill_element(array)
             self.values = empty
-        elif self.shared:
-            self.values, self.shared, self.is_lent = np.array(self.values), False, False
+        elif self.holding is not Holding.OWN:
+            self.values, self.holding = np.array(self.values), Holding.OWN
         return self.values
+
+    @property
+    def _is_borrowed(self) -> bool:
+        """Whether the memory of its values belongs to the writer, or to a file of the spool."""
+        return self.is_parked or self.holding is Holding.LENT
+
+    def _share(self) -> None:
+        """Let others have the values: the next write changes a copy."""
+        if self.holding is Holding.OWN:
+            self.holding = Holding.SHARED
 
 
 def _mapped(saved: Saved | None) -> Values:

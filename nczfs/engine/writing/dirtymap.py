@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -21,7 +21,7 @@ from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Buffer, Version
+from nczfs.zmap.base import ABSENT, Part, Version
 
 log = logging.getLogger(__name__)
 
@@ -78,25 +78,25 @@ class DirtyMap:
             return list(self.chunks.values())
 
     def aged(self, before: float) -> list[ChunkId]:
-        """Return the chunks written before some time, then those that failed, whatever their age.
+        """Return the chunks written before some time, then those of units that failed, of any age.
 
-        Chunks that fail each time must not keep the others waiting.
+        Units that fail each time must not keep the others waiting.
         """
         with self._lock:
             found = [
                 item
                 for item in self.chunks.items()
-                if item[1].since <= before or item[1].error is not None
+                if item[1].since <= before or item[1].unit.error is not None
             ]
-        return [i for i, _ in sorted(found, key=lambda item: item[1].retry.attempts)]
+        return [i for i, _ in sorted(found, key=lambda item: item[1].unit.retry.attempts)]
 
     def oldest(self, excess: int) -> list[ChunkId]:
-        """Return the oldest chunks up to so many bytes; those that failed come last."""
+        """Return the oldest chunks up to so many bytes; those of units that failed come last."""
         if excess <= 0:
             return []
         with self._lock:
             oldest = sorted(
-                self.chunks.items(), key=lambda item: (item[1].retry.attempts, item[1].since)
+                self.chunks.items(), key=lambda item: (item[1].unit.retry.attempts, item[1].since)
             )
         ids: list[ChunkId] = []
         for chunk_id, chunk in oldest:
@@ -142,34 +142,37 @@ class DirtyMap:
             return None
         return stat.version if stat is not None else ABSENT
 
-    def sending(self, unit: DirtyUnit, data: Buffer, replaces: Version | None) -> None:
+    def sending(self, unit: DirtyUnit, parts: Sequence[Part], replaces: Version | None) -> None:
         """Note what is about to be sent of a unit: it may arrive although the answer is lost."""
         with unit.lock:
-            unit.sending(data, replaces)
+            unit.sending(parts, replaces)
             if self._journal is not None:
                 unit.note_sent()
                 self._tell_journal(self._journal, unit)
 
     def lend(
-        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, values: Values
-    ) -> tuple[DirtyChunk, dict[ChunkIndex, Snapshot]] | None:
-        """Begin a flush of the caller's own values of a chunk that is a unit of its own.
+        self, unit_id: ChunkId, io: ChunkStore, lent: Mapping[ChunkIndex, tuple[Box, Values]]
+    ) -> tuple[DirtyUnit, Mapping[ChunkIndex, Snapshot]] | None:
+        """Begin a flush of the caller's own values of all chunks of a unit.
 
-        Returns None if the chunk is dirty already.
+        Returns None if one of them is dirty already.
         """
-        if chunk_id in self.chunks:
+        if unit_id in self._units:
             return None
-        basis = Basis().upon(self.known_version(chunk_id, io))
+        array, index = unit_id
+        basis = Basis().upon(self.known_version((array, next(iter(lent))), io))
         with self._lock:
-            if chunk_id in self.chunks:
+            if unit_id in self._units:
                 return None
-            array, index = chunk_id
-            unit = DirtyUnit(array, io.unit(index), io, basis=basis)
-            chunk = DirtyChunk(unit, index, clip)
-            chunk.lend(values)
-            snapshots, _ = unit.take([chunk])
-            self._put(chunk_id, chunk)
-        return chunk, snapshots
+            unit = DirtyUnit(array, index, io, basis=basis)
+            array.check()
+            with unit.lock:
+                for chunk, (clip, values) in lent.items():
+                    dirty = DirtyChunk(unit, chunk, clip)
+                    self._add((array, chunk), dirty)
+                    dirty.lend(values)
+                snapshots, _ = unit.take(unit.chunks.values())
+        return unit, snapshots
 
     def count(self, chunk: DirtyChunk) -> None:
         """Count the memory that a chunk takes now."""
@@ -180,19 +183,25 @@ class DirtyMap:
 
     def settle(
         self, unit: DirtyUnit, values: Mapping[ChunkIndex, Values], version: Version | None
-    ) -> None:
-        """End a flush that succeeded. Chunks leave the map if nothing is left to write."""
+    ) -> dict[DirtyChunk, bool]:
+        """End a flush that succeeded. Chunks leave the map if nothing is left to write.
+
+        Returns
+        -------
+        for each of its chunks, whether anything is left.
+        """
         with self._landed:
             with unit.lock:
-                unit.sent = None
-                for chunk in unit.land():
-                    if chunk.settle(values[chunk.index], version):
+                flown = unit.settle(values, version)
+                for chunk, is_left in flown.items():
+                    if not is_left:
                         self._remove((unit.array, chunk.index), chunk)
                 if unit.chunks:
                     unit.rest_upon(version)
                     self.note_appended(unit, always=True)
             self.versions.note(unit.id, version)
             self._landed.notify_all()
+        return flown
 
     def note_appended(self, unit: DirtyUnit, *, always: bool = False) -> None:
         """Note from which record on the place is not certain. The caller holds the unit's lock.
@@ -207,14 +216,13 @@ class DirtyMap:
             if self._journal is not None:
                 self._tell_journal(self._journal, unit)
 
-    def fail(self, unit: DirtyUnit, error: NczfsError) -> None:
-        """End a flush that failed."""
+    def fail(self, unit: DirtyUnit, error: NczfsError) -> list[DirtyChunk]:
+        """End a flush that failed. Returns its chunks."""
         with self._landed:
             with unit.lock:
-                unit.note_sent()
-                for chunk in unit.land():
-                    chunk.fail(error)
+                flown = unit.fail(error)
             self._landed.notify_all()
+        return flown
 
     def wait_until_landed(self, units: Iterable[DirtyUnit]) -> None:
         """Wait until nothing of some units is on its way to the store."""
@@ -269,15 +277,14 @@ class DirtyMap:
 
     @property
     def are_due(self) -> bool:
-        """Whether no chunk pauses after its own failure."""
+        """Whether no unit pauses after its own failure."""
         with self._lock:
-            return all(chunk.retry.is_due for chunk in self.chunks.values())
+            return all(unit.retry.is_due for unit in self._units.values())
 
-    @property
-    def is_any_failed(self) -> bool:
-        """Whether the last flush of any chunk failed."""
+    def failed(self) -> list[DirtyUnit]:
+        """Return the units whose last flush failed."""
         with self._lock:
-            return any(chunk.error is not None for chunk in self.chunks.values())
+            return [unit for unit in self._units.values() if unit.error is not None]
 
     def settle_journal(self) -> None:
         """Remove array lengths that the store knows from the journal."""
@@ -288,6 +295,9 @@ class DirtyMap:
     def _put(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         """Add a chunk. Raises StructureChanged if its array is gone."""
         chunk_id[0].check()
+        self._add(chunk_id, chunk)
+
+    def _add(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         self.chunks[chunk_id] = chunk
         chunk.unit.chunks[chunk.index] = chunk
         self._units[chunk.unit.array, chunk.unit.index] = chunk.unit
@@ -295,9 +305,6 @@ class DirtyMap:
 
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         """Remove a chunk. The caller holds both locks."""
-        if chunk.gone and self.chunks.get(chunk_id) is not chunk:
-            return
-        chunk.gone = True
         del self.chunks[chunk_id]
         of_array = self._of_array[chunk_id[0]]
         del of_array[chunk_id]

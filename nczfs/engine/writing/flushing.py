@@ -63,7 +63,7 @@ class Flusher:
 
         Parameters
         ----------
-        only_due : skip chunks whose next attempt is not due yet.
+        only_due : skip units whose next attempt is not due yet.
 
         Raises
         ------
@@ -86,15 +86,15 @@ class Flusher:
 
     def send(
         self,
-        chunk: DirtyChunk,
+        unit: DirtyUnit,
         snapshots: Mapping[ChunkIndex, Snapshot],
         kept: Callable[[DirtyChunk], None],
     ) -> Future[None]:
-        """Store the values that a chunk was lent in another thread.
+        """Store the values that the chunks of a unit were lent in another thread.
 
         Parameters
         ----------
-        kept : called when the store did not take them; the chunk is dirty, and has a copy.
+        kept : called for each chunk when the store did not take them; it is dirty, and has a copy.
 
         Returns
         -------
@@ -102,10 +102,11 @@ class Flusher:
         and StructureChanged if the array is gone.
         """
         returned: Future[None] = Future()
+        chunks = list(unit.chunks.values())
 
         def land(stored: Future[None]) -> None:
             if stored.cancelled():
-                self._land_failed(chunk.unit, _closed())
+                self._land_failed(unit, _closed())
                 error: BaseException | None = _closed()
             else:
                 error = stored.exception()
@@ -115,14 +116,15 @@ class Flusher:
                 if isinstance(error, StructureChanged):
                     raise error
                 if error is not None:
-                    kept(chunk)
+                    for chunk in chunks:
+                        kept(chunk)
             except BaseException as reason:  # noqa: BLE001 - the lender gets it
                 returned.set_exception(reason)
             else:
                 returned.set_result(None)
 
         try:
-            future = self._submit(self._store, chunk.unit, snapshots)
+            future = self._submit(self._store, unit, snapshots)
         except Unavailable:
             future = Future()
             future.cancel()
@@ -135,7 +137,7 @@ class Flusher:
             if unit.flying:
                 return False
             chunks = unit.placed()
-            if only_due and not (self._health.is_due and all(c.retry.is_due for c in chunks)):
+            if only_due and not (self._health.is_due and unit.retry.is_due):
                 return True
             if chunks and (last := answers.error) is not None:
                 raise type(last)(str(last))
@@ -182,10 +184,8 @@ class Flusher:
                 loaded = LoadedChunk(stored, weight_of_values(stored), version)
                 self._cache.put((unit.array, index), loaded)
         self._health.stored()
-        flown = unit.flying
-        self._dirty.settle(unit, values, version)
-        for chunk in flown:
-            if chunk.gone:
+        for chunk, is_left in self._dirty.settle(unit, values, version).items():
+            if not is_left:
                 self._saver.forget(chunk)
             elif chunk.saved is not None:
                 self._saver.save_or_tell(chunk)  # what was written meanwhile, not what is stored
@@ -212,12 +212,9 @@ class Flusher:
     def _land_failed(self, unit: DirtyUnit, error: NczfsError) -> None:
         # Threads that wait for the chunks must find the pause when the flush has ended.
         self._health.refused(error)
-        flown = unit.flying
         with unit.lock:
-            for chunk in flown:
-                chunk.own()
-        self._dirty.fail(unit, error)
-        for chunk in flown:
+            unit.own()
+        for chunk in self._dirty.fail(unit, error):
             if isinstance(error, StructureChanged):
                 unit.array.has_lost = True
                 if self._saver.abandon(chunk):

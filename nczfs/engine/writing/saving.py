@@ -41,12 +41,12 @@ class Saver:
                 frozen = chunk.freeze()
                 io = chunk.unit.io
             if frozen is not None:
-                reason = str(chunk.error or self._health.error)
+                reason = str(chunk.unit.error or self._health.error)
                 saved = save_chunk(
                     self._spool, io, chunk.index, frozen, reason, always=self.is_ending
                 )
                 with chunk.lock:
-                    unneeded = chunk.save(frozen, saved)
+                    unneeded = chunk.save(saved)
                 if unneeded is not None:
                     discard(self._spool, unneeded)
             with chunk.lock:
@@ -66,7 +66,7 @@ class Saver:
         if chunk.saved is not None and self._spool is not None:
             self._spool.keep(chunk.saved.path, chunk.saved.nbytes)
             key = chunk.key
-            log.error("%s: %s; saved in %s", key, chunk.error, chunk.saved.path)
+            log.error("%s: %s; saved in %s", key, chunk.unit.error, chunk.saved.path)
         return chunk.is_saved or self._spool is None
 
     def forget(self, chunk: DirtyChunk) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -54,7 +54,7 @@ def store_snapshots(
         values[chunk] = snapshot.values
         if not snapshot.is_whole:
             partial.append(chunk)
-    if not partial and snapshots.keys() >= set(io.members(unit)):
+    if not partial and _has_all(io, unit, snapshots):
         first = newest()
         is_hole = first == ABSENT and not is_in_doubt and _is_hole(io, values)
         if first is None or not io.is_conditional or is_hole:
@@ -85,7 +85,11 @@ def is_whole(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Sna
     """Return whether snapshots have all elements of a unit."""
     if not all(snapshot.is_whole for snapshot in snapshots.values()):
         return False
-    return snapshots.keys() >= set(io.members(unit))
+    return _has_all(io, unit, snapshots)
+
+
+def _has_all(io: ChunkStore, unit: UnitIndex, chunks: Collection[ChunkIndex]) -> bool:
+    return all(member in chunks for member in io.members(unit))
 
 
 def _is_hole(io: ChunkStore, values: Mapping[ChunkIndex, Values]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from nczfs.engine.background import Background
@@ -25,6 +25,7 @@ from nczfs.engine.writing.saving import Saver
 from nczfs.engine.writing.written import Region
 from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.model.boxes import Box
+from nczfs.model.grid import ChunkIndex
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +98,11 @@ class WriteBack:
     @property
     def trouble(self) -> Trouble | None:
         """Why chunks are not stored; None: nothing has failed."""
-        failed = [chunk for chunk in self._dirty.all() if chunk.error is not None]
+        failed = self._dirty.failed()
         if not failed:
             return None
-        pause_s = max(self.pause_s, min(chunk.retry.pause_s for chunk in failed))
-        newest = max(failed, key=lambda chunk: chunk.retry.failed_at)
+        pause_s = max(self.pause_s, min(unit.retry.pause_s for unit in failed))
+        newest = max(failed, key=lambda unit: unit.retry.failed_at)
         return Trouble(str(newest.error), newest.retry.failed_at, pause_s)
 
     @property
@@ -156,22 +157,25 @@ class WriteBack:
             self._flusher.flush([chunk_id])
 
     def send(
-        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, values: Values
+        self, unit_id: ChunkId, io: ChunkStore, lent: Mapping[ChunkIndex, tuple[Box, Values]]
     ) -> Future[None] | None:
-        """Write a whole chunk, and store it at once from the caller's memory.
+        """Write a whole unit, and store it at once from the caller's memory.
+
+        Parameters
+        ----------
+        unit_id : its array, and its index.
+        lent : `clip`, as in `write`, and all values of each of its chunks.
 
         Returns
         -------
-        a future that is done when the chunk is stored, or dirty because the store did not take it;
-        until then `values` must not change. None: use `write`, since the chunk is dirty already, or
-        the store pauses after a failure, or may not be written yet.
+        a future that is done when the unit is stored, or dirty because the store did not take it;
+        until then the values must not change. None: use `write`, since chunks of the unit are dirty
+        already, or the store pauses after a failure, or may not be written yet.
         """
-        if self._saver.is_ending or not self._health.is_due or chunk_id[0].is_waiting():
+        if self._saver.is_ending or not self._health.is_due or unit_id[0].is_waiting():
             return None
-        lent = self._dirty.lend(chunk_id, io, clip, values)
-        if lent is None:
-            return None
-        return self._flusher.send(*lent, self._keep)
+        found = self._dirty.lend(unit_id, io, lent)
+        return None if found is None else self._flusher.send(*found, self._keep)
 
     def wait_for_room(self) -> None:
         """Wait for room after it was missing the last time.
@@ -303,14 +307,14 @@ class WriteBack:
         NoSpace, Unavailable : it would not survive as promised.
         """
         if self.is_closed and self._spool is None:
-            raise Unavailable(f"{chunk.key}: not stored: {chunk.error}")
+            raise Unavailable(f"{chunk.key}: not stored: {chunk.unit.error}")
         if self._journal is None:
             return
         with chunk.lock:
             if chunk.gone or chunk.values is None:  # stored meanwhile, or in the spool
                 return
             if chunk.unit.io.array.dtype.vlen is not None:
-                raise Unavailable(f"{chunk.key}: not stored: {chunk.error}")
+                raise Unavailable(f"{chunk.key}: not stored: {chunk.unit.error}")
             values = chunk.values[chunk.clip.slices()]
             self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values)
 
@@ -340,7 +344,8 @@ class WriteBack:
         held = 0
         for chunk_id in ids:
             chunk = self.find(chunk_id)
-            if chunk is not None and (chunk.error is not None or not self._health.is_due):
+            # The pause in which it was not tried may have ended.
+            if chunk is not None and (chunk.unit.error is not None or self._health.is_failing):
                 self._saver.save(chunk)
                 held += chunk.nbytes if chunk.is_unmapped else 0
         if held and self._dirty.nbytes > self._limit:
@@ -375,7 +380,7 @@ class WriteBack:
                     trouble.pause_s if trouble is not None else 0.0,
                     error,
                 )
-        self._is_failing = self._dirty.is_any_failed
+        self._is_failing = bool(self._dirty.failed())
         is_left = self._store_others(before) if self._health.is_due else True
         return is_left or bool(self._dirty.chunks)
 

@@ -76,6 +76,7 @@ class NczarrFormat(Zarr2Documents):
     declares = True
     is_netcdf = True
     orders = ("C",)
+    keeps_nan_bits = False
 
     def __init__(self, options: FormatOptions, writer: DatasetWriter) -> None:
         assert writer.layout is not None

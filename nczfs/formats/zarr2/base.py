@@ -34,6 +34,7 @@ class Zarr2Documents(MetadataFormat):
 
     names = NAMES
     copy = FORM
+    lists_unlimited = False
 
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
@@ -102,8 +103,8 @@ class Zarr2Documents(MetadataFormat):
         Raises as `write_node`.
         """
 
-    def chunk_keys(self, separator: str) -> ChunkKeys:
-        return ChunkKeys(separator)
+    def chunk_keys(self, separator: str | None) -> ChunkKeys:
+        return ChunkKeys(separator or ".")
 
     def stored_shape(self, data: bytes, key: str) -> tuple[int, ...]:
         return shape_of(parse_object(data, key)[0])

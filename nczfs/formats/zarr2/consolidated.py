@@ -183,7 +183,10 @@ def _split(key: str) -> tuple[str, str]:
 class _Form(ConsolidatedForm):
     key = KEY
 
-    def read(self, data: bytes) -> Consolidated:
+    def has_copy(self, data: bytes) -> bool:
+        return True
+
+    def read(self, data: bytes) -> Consolidated | None:
         return read_consolidated(data)
 
     def made_of(self, documents: Mapping[str, bytes]) -> bytes:
@@ -191,6 +194,12 @@ class _Form(ConsolidatedForm):
 
     def updated(self, data: bytes, changed: Mapping[str, bytes | None]) -> bytes:
         return updated_document(data, changed)
+
+    def emptied(self, data: bytes) -> bytes | None:
+        return None
+
+    def as_repeated(self, data: bytes, key: str) -> bytes:
+        return data
 
 
 FORM: ConsolidatedForm = _Form()

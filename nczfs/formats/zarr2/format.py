@@ -58,6 +58,7 @@ class Zarr2Format(Zarr2Documents):
     declares = False
     is_netcdf = False
     orders = ("C", "F")
+    keeps_nan_bits = False
 
     def __init__(self, options: FormatOptions, writer: DatasetWriter) -> None:
         super().__init__(options)

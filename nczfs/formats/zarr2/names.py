@@ -22,4 +22,5 @@ NAMES = DocumentNames(
     others=(L1.array, L1.types),
     rare=L1.older,
     copy=CONSOLIDATED,
+    rivals=("zarr.json",),  # which zarr3.names calls ZARR_JSON
 )

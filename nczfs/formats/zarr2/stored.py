@@ -12,6 +12,7 @@ from nczfs.formats.elementtypes import as_char, data_type
 from nczfs.model.declaration import ElementType
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, MAX_ITEM_BYTES, NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import CodecSpec, Json
+from nczfs.model.smallnumbers import number_kind, small_number
 
 DEFAULT_STRING_BYTES = 128  # netcdf-c's NCZARR_MAXSTRLEN
 
@@ -23,6 +24,8 @@ _WHERE = "a new variable"
 # What netCDF offers instead of the kinds of numpy types that it lacks.
 _REMEDIES = {
     "b": "as ubyte",
+    "i": "as byte",
+    "u": "as ubyte",
     "f": "as float",
     "c": "as two variables, of the real and the imaginary parts",
     "M": "as int64 with an attribute units",
@@ -85,9 +88,10 @@ def netcdf_type(
             byte_order = byte_order or _byte_order(wanted)
             wanted = NC_TYPE_OF_CODE[code]
         else:
-            remedy = _REMEDIES.get(wanted.kind, "as string")
+            remedy = _REMEDIES.get(number_kind(wanted), "as string")
+            has_it = "zarr2" if small_number(wanted) is None else "zarr3"
             raise Unsupported(
-                f"{layout} has no type {wanted}; store it {remedy}, or use the format zarr2"
+                f"{layout} has no type {wanted}; store it {remedy}, or use the format {has_it}"
             )
     if wanted is NcType.STRING:
         if early:
@@ -117,6 +121,8 @@ def _typestr(dtype: np.dtype[Any], byte_order: str | None) -> Json:
     """Return the type string of a numpy dtype, or the list of its fields."""
     if dtype.names is not None:
         return [_field(name, dtype[name], byte_order) for name in dtype.names]
+    if small_number(dtype) is not None:
+        raise Unsupported(f"{_WHERE}: Zarr v2 has no type {dtype}; use the format zarr3")
     if dtype.itemsize == 0:
         raise Unsupported(f"{_WHERE}: type {dtype.str} has no length; give one")
     if dtype.itemsize > _WIDEST.get(dtype.kind, MAX_ITEM_BYTES):

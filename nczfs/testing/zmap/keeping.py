@@ -9,6 +9,7 @@ import pytest
 from nczfs.errors import Conflict, NoSuchObject, ReadOnlyStore
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, K, searched
+from nczfs.zmap.aside import Aside
 from nczfs.zmap.base import Range, Stat, ZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key, parse_prefix
 
@@ -43,6 +44,27 @@ def _replaced(zmap: ZMap) -> None:
 def _set(zmap: ZMap) -> None:
     zmap.write(K, DATA, mtime_ns=1)
     zmap.set_mtime(zmap.stat(K), TIME_NS)
+
+
+def _exchange(zmap: ZMap, aside: Aside, old: Mapping[Key, bytes]) -> None:
+    """Write to a place aside, look at it, and exchange what is at `n/w` there."""
+    zmap.write(Key(f"{aside.prefix}/beside"), b"replaces nothing")
+    zmap.write(Key(f"{aside.prefix}/n/w/b/d"), b"first")
+    version = zmap.write(Key(f"{aside.prefix}/n/w/b/d"), b"new")
+    zmap.write(Key(f"{aside.prefix}/n/w/b/e"), b"deleted")
+    zmap.flush()
+    zmap.delete(Key(f"{aside.prefix}/n/w/b/e"))
+    assert {stat.key for stat in zmap.list(ROOT)} == set(old)
+    assert all(zmap.read(key).data == data for key, data in old.items())
+    assert {each.name for each in zmap.search(aside.prefix)} == {"beside", "n"}
+    [entry] = zmap.search(Prefix(f"{aside.prefix}/n/w"))
+    assert (entry.name, entry.stat, entry.is_prefix) == ("b", None, True)
+    [listed] = zmap.list(Prefix(f"{aside.prefix}/n"))
+    assert (listed.key, listed.size) == (f"{aside.prefix}/n/w/b/d", 3)
+    found = zmap.stat(Key(f"{aside.prefix}/n/w/b/d"))
+    assert (found.size, found.version) == (3, version)
+    assert zmap.read(found.key).data == b"new"
+    aside.exchange()
 
 
 _WAYS: Mapping[str, Callable[[ZMap], None]] = {
@@ -131,23 +153,36 @@ class KeepingTests(WritableStoreTests):
         old = {parse_key(f"group/{name}"): b"old" for name in ("a", "b/c")}
         for key, data in old.items():
             zmap.write(key, data)
-        if not zmap.features.exchanges:
+        if not zmap.features.exchanges.covers(Prefix("group")):
             with pytest.raises(ReadOnlyStore):
                 zmap.aside(Prefix("group")).__enter__()
             return
-        with zmap.aside(Prefix("group")) as aside:
-            zmap.write(Key(f"{aside.prefix}/new/b/d"), b"new")
-            assert {stat.key for stat in zmap.list(ROOT)} == set(old)
-            assert searched(zmap, "") == {"group": (None, True)}
-            aside.exchange("new")
+        with zmap.aside(Prefix("group"), "n/w") as aside:
+            _exchange(zmap, aside, old)
             assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
-            assert zmap.read(Key("group/b/d")).data == b"new"
+            assert self.peek(zmap, Key("group/b/d")) == b"new"
         assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
+        assert searched(zmap, "group") == {"b": (None, True)}
         with zmap.aside(Prefix("group")) as aside:
-            zmap.write(Key(f"{aside.prefix}/new/e"), b"given up")
+            zmap.write(Key(f"{aside.prefix}/e"), b"given up")
         assert [stat.key for stat in zmap.list(ROOT)] == ["group/b/d"]
-        with pytest.raises(ReadOnlyStore):
-            zmap.aside(ROOT).__enter__()
+        with pytest.raises(NoSuchObject):
+            zmap.aside(Prefix("missing")).__enter__()
+
+    def test_the_whole_store_is_replaced_in_one_step_where_the_store_says_so(
+        self, zmap: ZMap
+    ) -> None:
+        old = {parse_key(name): b"old" for name in ("group/a", "b")}
+        for key, data in old.items():
+            zmap.write(key, data)
+        if not zmap.features.exchanges.covers(ROOT):
+            with pytest.raises(ReadOnlyStore):
+                zmap.aside(ROOT).__enter__()
+            return
+        with zmap.aside(ROOT, "n/w") as aside:
+            _exchange(zmap, aside, old)
+        assert [stat.key for stat in zmap.list(ROOT)] == ["b/d"]
+        assert self.peek(zmap, Key("b/d")) == b"new"
 
     def test_a_prefix_exists_while_it_has_keys(self, zmap: ZMap) -> None:
         assert not zmap.exists(Prefix("group"))

@@ -13,7 +13,7 @@ from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
-from nczfs.tools.transfer.listed import stored_chunks
+from nczfs.tools.transfer.listed import stored_units
 from nczfs.tools.transfer.source import Notice, Source
 
 
@@ -26,7 +26,7 @@ class Side:
     is_variable : whether the side is a single variable, whose name does not matter.
     is_pure : whether it is pure Zarr: attributes have no types, no dimension is unlimited or
         without a variable, and text is strings.
-    stored : the stored chunks of variables by their paths, where they are known.
+    stored : the stored chunks or shards of variables by their paths, where they are known.
     """
 
     source: Source
@@ -62,7 +62,7 @@ class Side:
         base = first.description.key if self.is_variable else source.base
         keys = {path: v.description.key for path, v in source.variables.items()}
         arrays = {v.description.key: v.description.array for v in source.variables.values()}
-        found = stored_chunks(first.engine_dataset, base, arrays, progress)
+        found = stored_units(first.engine_dataset, base, arrays, progress)
         return replace(self, stored={p: found[key] for p, key in keys.items() if key in found})
 
 

@@ -170,9 +170,15 @@ def _storage(path: str, a: VariableDeclaration, b: VariableDeclaration) -> Itera
 
 
 def _chunks(declared: VariableDeclaration) -> dict[str, str]:
-    """Return the chunks as text, if the variable has any."""
-    shape = declared.chunk_shape
-    return {} if shape is None else {"chunks": f"({', '.join(map(str, shape))})"}
+    """Return the chunks and shards as text, if the variable has any."""
+    if declared.chunk_shape is None:
+        return {}
+    chunks, shards = declared.chunk_shape, declared.shard_shape
+    return {"chunks": _shape(chunks), "shards": "none" if shards is None else _shape(shards)}
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
 
 
 def _codecs(declared: VariableDeclaration) -> dict[str, str]:

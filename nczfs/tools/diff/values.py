@@ -42,7 +42,7 @@ class Compared:
 
     Attributes
     ----------
-    stored : the chunks that are stored; None: unknown.
+    stored : the chunks or shards that are stored; None: unknown.
     """
 
     content: Content
@@ -54,7 +54,7 @@ class Compared:
         content, stored = self.content, self.stored
         if stored is None:
             return content.read
-        return sparse_reader(content.read, RegularGrid(content.shape, content.chunks), stored)
+        return sparse_reader(content.read, stored)
 
 
 def value_differences(
@@ -115,10 +115,7 @@ def _chosen(shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes
     grid = RegularGrid(shape, tuple(block))
     if a.stored is None or b.stored is None:
         return Blocks(grid)
-    sides = ((a, a.stored), (b, b.stored))
-    return Blocks.with_any(
-        grid, [(RegularGrid(shape, side.content.chunks), stored) for side, stored in sides]
-    )
+    return Blocks.with_any(grid, a.stored, b.stored)
 
 
 def _size(selection: Selection) -> int:

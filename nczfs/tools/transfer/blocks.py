@@ -37,6 +37,25 @@ class BlockSize:
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The shapes of what a target stores.
+
+    Attributes
+    ----------
+    chunk : what is encoded as a whole.
+    unit : whole chunks that are stored as one object.
+    """
+
+    chunk: Sequence[int]
+    unit: Sequence[int]
+
+    def pieces(self, selection: Selection, elements_max: int) -> Iterator[Selection]:
+        """Cut a box at the start of units into `pieces` of units, and larger units into chunks."""
+        for piece in pieces(selection, self.unit, elements_max):
+            yield from pieces(piece, self.chunk, elements_max)
+
+
 def block_size(
     memory_limit_bytes: int, dtype: np.dtype[Any], string_bytes: int | None
 ) -> BlockSize:

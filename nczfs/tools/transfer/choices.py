@@ -26,6 +26,7 @@ class Choices:
     """Attributes.
 
     chunks : lengths of chunks by the names of dimensions, for all variables.
+    shards : lengths of shards by the names of dimensions; they become whole chunks.
     codecs : of all variables, in encoding order; None: as in the source.
     fixed : whether unlimited dimensions become fixed.
     string_bytes : per string; None: as long as the longest one.
@@ -35,6 +36,7 @@ class Choices:
     codecs: tuple[CodecSpec, ...] | None = None
     fixed: bool = False
     string_bytes: int | None = None
+    shards: Mapping[str, int] = field(default_factory=dict)
 
 
 def chosen(source: Source, choices: Choices) -> Source:
@@ -48,7 +50,7 @@ def chosen(source: Source, choices: Choices) -> Source:
     UsageError : there is no dimension of such a name.
     """
     chooser = _Chooser(choices, source.root)
-    unknown = [name for name in choices.chunks if name not in chooser.names]
+    unknown = [n for n in (*choices.chunks, *choices.shards) if n not in chooser.names]
     if unknown:
         names = ", ".join(sorted(chooser.names)) or "none"
         raise UsageError(f"{source.name}: no dimension {unknown[0]!r} (there are: {names})")
@@ -97,25 +99,48 @@ class _Chooser:
     def _variable(self, variable: VariableDeclaration, path: str) -> VariableDeclaration:
         choices = self._choices
         is_string = variable.type is NcType.STRING
+        chunk_shape = self._chunk_shape(variable, path)
         return replace(
             variable,
-            chunk_shape=self._chunk_shape(variable, path),
+            chunk_shape=chunk_shape,
+            shard_shape=self._shard_shape(variable, path, chunk_shape),
             codecs=variable.codecs if choices.codecs is None else choices.codecs,
             string_bytes=choices.string_bytes if is_string else variable.string_bytes,
         )
 
+    def _shard_shape(
+        self, variable: VariableDeclaration, path: str, chunk_shape: tuple[int, ...]
+    ) -> tuple[int, ...] | None:
+        """Return the shape of shards: whole chunks, and more than one; None: none."""
+        wanted = self._choices.shards
+        lengths = variable.shard_shape or chunk_shape
+        dimensions = self._dimensions(variable, path)
+        whole = tuple(
+            -(-shard // chunk) * chunk
+            for shard, chunk in zip(
+                self._lengths(dimensions, lengths, wanted), chunk_shape, strict=True
+            )
+        )
+        is_sharded = variable.shard_shape is not None
+        return whole if is_sharded or whole != chunk_shape else None
+
     def _chunk_shape(self, variable: VariableDeclaration, path: str) -> tuple[int, ...]:
-        dimensions = [self._scopes.find(name, path)[1] for name in variable.dimensions]
+        dimensions = self._dimensions(variable, path)
         chunks = variable.chunk_shape or default_chunks(
             [dimension.size for dimension in dimensions],
             [dimension.unlimited and not dimension.size for dimension in dimensions],
             _item_bytes(variable, self._choices.string_bytes),
         )
-        return tuple(self._lengths(dimensions, chunks))
+        return tuple(self._lengths(dimensions, chunks, self._choices.chunks))
 
-    def _lengths(self, dimensions: list[Dimension], chunks: tuple[int, ...]) -> Iterator[int]:
-        for dimension, length in zip(dimensions, chunks, strict=True):
-            wanted = self._choices.chunks.get(dimension.name)
+    def _dimensions(self, variable: VariableDeclaration, path: str) -> list[Dimension]:
+        return [self._scopes.find(name, path)[1] for name in variable.dimensions]
+
+    def _lengths(
+        self, dimensions: list[Dimension], lengths: tuple[int, ...], choices: Mapping[str, int]
+    ) -> Iterator[int]:
+        for dimension, length in zip(dimensions, lengths, strict=True):
+            wanted = choices.get(dimension.name)
             if wanted is None:
                 yield length
             else:

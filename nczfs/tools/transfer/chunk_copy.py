@@ -17,7 +17,7 @@ from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.chunk_target import ChunkTarget
 from nczfs.tools.transfer.copying import Writes, copy
 from nczfs.tools.transfer.dataset_target import target_block_size
-from nczfs.tools.transfer.listed import listed_chunks
+from nczfs.tools.transfer.listed import listed_units
 from nczfs.tools.transfer.target import Target
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key, join
@@ -68,9 +68,9 @@ class ChunkCopier:
     # Survey
 
     def _survey(self) -> None:
-        """Find out which chunks the source has, and which the target has from an earlier run.
+        """Find out which units the source has, and which the target has from an earlier run.
 
-        Chunks that are copied as stored need no survey in the first run: they are copied while they
+        Units that are copied as stored need no survey in the first run: they are copied while they
         are listed.
         """
         resumes = not self._target.is_new
@@ -79,10 +79,10 @@ class ChunkCopier:
             return
         newest = dict.fromkeys((pair.path for pair in surveyed), 0)
         for pair in surveyed:
-            pair.stored = ChunkSet(pair.source.array.grid)
-        for pair, chunk, stat in self._listed(surveyed):
+            pair.stored = ChunkSet(pair.source.array.units)
+        for pair, unit, stat in self._listed(surveyed):
             assert pair.stored is not None
-            pair.stored.add(chunk)
+            pair.stored.add(unit)
             newest[pair.path] = max(newest[pair.path], stat.mtime_ns or 0)
         if resumes:
             self._survey_target(newest)
@@ -90,69 +90,70 @@ class ChunkCopier:
     def _survey_target(self, newest: Mapping[str, int]) -> None:
         """Find out what an earlier run has done, and remove what it should not have left.
 
-        Chunks that are older than the newest chunk of the source are copied again: the source may
+        Units that are older than the newest one of the source are copied again: the source may
         have changed since.
 
         Parameters
         ----------
-        newest : the time of the newest chunk of each variable, if known.
+        newest : the time of the newest unit of each variable, if known.
         """
         for pair in self._pairs:
-            pair.done = ChunkSet(pair.target.array.grid)
+            pair.done = ChunkSet(pair.target.array.units)
         stale: list[Key] = []
         dataset = self._target.dataset
         pairs = {pair.target.key: pair for pair in self._pairs}
         arrays = {key: pair.target.array for key, pair in pairs.items()}
-        for key, chunk, stat in listed_chunks(dataset, self._target.path, arrays):
+        for key, unit, stat in listed_units(dataset, self._target.path, arrays):
             pair = pairs[key]
             assert pair.done is not None
-            if pair.keeps_holes and not pair.is_wanted_chunk(chunk):
+            if pair.keeps_holes and not pair.is_wanted_unit(unit):
                 stale.append(stat.key)
             elif not stat.mtime_ns or stat.mtime_ns >= newest.get(pair.path, 0):
-                pair.done.add(chunk)
+                pair.done.add(unit)
         if stale:
             dataset.zmap.delete_many(stale)
 
     def _listed(self, pairs: Sequence[ChunkPair]) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
         by_key = {pair.source.key: pair for pair in pairs}
         arrays = {key: pair.source.array for key, pair in by_key.items()}
-        for key, chunk, stat in listed_chunks(self._source, self._base, arrays):
+        for key, unit, stat in listed_units(self._source, self._base, arrays):
             self._progress(0)
-            yield by_key[key], chunk, stat
+            yield by_key[key], unit, stat
 
     # Copying
 
     def _copy_bytes(self, pairs: Sequence[ChunkPair], writes: Writes) -> None:
-        """Copy chunks as they are stored, with one listing for all variables."""
+        """Copy units as they are stored, with one listing for all variables."""
         if not pairs:
             return
         left = {pair.path: pair.content.nbytes for pair in pairs}
         pool = self._target.dataset.engine.pools.write
-        for pair, chunk, size in self._chunks_to_copy(pairs):
-            credit = pair.nbytes_of(chunk)
+        for pair, unit, size in self._units_to_copy(pairs):
+            credit = pair.nbytes_of(unit)
             left[pair.path] -= credit
-            if pair.done is not None and chunk in pair.done:
+            if pair.done is not None and unit in pair.done:
                 self._progress(credit)
             else:
-                begin = partial(pool.submit, self._copy_chunk, pair, chunk)
+                begin = partial(pool.submit, self._copy_unit, pair, unit)
                 writes.add(begin, size, credit)
         self._progress(sum(left.values()))  # bytes of chunks that were never written
 
-    def _chunks_to_copy(
+    def _units_to_copy(
         self, pairs: Sequence[ChunkPair]
     ) -> Iterator[tuple[ChunkPair, ChunkIndex, int]]:
-        """Yield the chunks that the source has, or may have, and their stored bytes."""
+        """Yield the units that the source has, or may have, and their stored bytes."""
         if self._source.zmap.features.lists_all:
-            for pair, chunk, stat in self._listed(pairs):
-                yield pair, chunk, stat.size
+            for pair, unit, stat in self._listed(pairs):
+                yield pair, unit, stat.size
             return
         for pair in pairs:
-            for chunk in pair.all_chunks():
-                yield pair, chunk, pair.source.array.chunk_bytes
+            array = pair.source.array
+            for unit in pair.all_units():
+                yield pair, unit, array.chunks_of(unit).size * array.chunk_bytes
 
-    def _copy_chunk(self, pair: ChunkPair, chunk: ChunkIndex) -> None:
-        key = _key(self._source, pair.source, chunk)
-        goal = _key(self._target.dataset, pair.target, chunk)
+    def _copy_unit(self, pair: ChunkPair, unit: ChunkIndex) -> None:
+        key = _key(self._source, pair.source, unit)
+        goal = _key(self._target.dataset, pair.target, unit)
         with suppress(NoSuchObject):  # it was never written, or was just removed
             self._target.dataset.zmap.copy_from(self._source.zmap, key, goal)
 
@@ -166,7 +167,7 @@ class ChunkCopier:
         )
         copy(
             pair.sparse_content,
-            target.unit_shape,
+            target.shapes,
             target.start,
             target_block_size(pair.target, self._limit),
             writes,
@@ -176,5 +177,5 @@ class ChunkCopier:
         )
 
 
-def _key(dataset: Dataset, variable: Variable, chunk: ChunkIndex) -> Key:
-    return join(dataset.prefix(variable.key), variable.array.chunk_keys.name(chunk))
+def _key(dataset: Dataset, variable: Variable, unit: ChunkIndex) -> Key:
+    return join(dataset.prefix(variable.key), variable.array.chunk_keys.name(unit))

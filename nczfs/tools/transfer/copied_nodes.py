@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.values.fillvalues import FILL_VALUE, attributes_with_fill, marks_missing
 from nczfs.engine.values.quantize import ATTRIBUTE as QUANTIZE
 from nczfs.errors import DatasetError, NoSuchNode
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
-from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.model.hierarchy import Dimension, GroupHeader, Shards, Variable
 from nczfs.tools.transfer.dataset_source import DatasetSource
 from nczfs.tools.transfer.declaring import NewVariables
 from nczfs.tools.transfer.source import groups_of
@@ -162,16 +163,17 @@ class NodeCopier:
         if self.keeps_names:
             names = [dimension.name for dimension in description.dimensions]
         return tuple(
-            Dimension(
-                word,
-                length,
-                group="" if dimension.anonymous else group,
-                anonymous=dimension.anonymous,
-            )
+            self._dimension(dimension, word, length, group)
             for word, length, dimension in zip(
                 names, description.array.shape, description.dimensions, strict=True
             )
         )
+
+    def _dimension(self, known: Dimension, name: str, length: int, group: str) -> Dimension:
+        """Return a dimension as the target has it, which declares none."""
+        if known.anonymous:
+            return Dimension(name, length, anonymous=True)
+        return Dimension(name, length, known.unlimited and self.format.lists_unlimited, group)
 
     def _variable(
         self,
@@ -184,22 +186,44 @@ class NodeCopier:
         """Return a variable of the source as it will be in the target."""
         description = self.source.variables[name].description
         known, attributes = description.array, description.attributes
-        array = replace(known, chunk_shape=declared.chunk_shape or known.chunk_shape)
+        chunk_shape = declared.chunk_shape or known.chunk_shape
+        array = replace(known, chunk_shape=chunk_shape)
+        known_shards = known.unit_shape if known.shards else None
+        if (chunk_shape, declared.shard_shape) != (known.chunk_shape, known_shards):
+            array = replace(array, shards=self._shards(declared), cuts=())
+        elif self.has_other_codecs:
+            array = replace(array, cuts=())  # values are written in boxes of equal units
         is_same_format = description.format == self.format.name
         is_same_type = is_same_format and not _is_resized(known.dtype, declared)
         if not is_same_type or self.has_other_codecs:
-            made = editor.described(path, declared, dimensions)
+            made = editor.described(path, self._storable(declared), dimensions)
             array = replace(array, codecs=made.array.codecs) if is_same_type else made.array
-            if array.dtype.native == known.dtype.native:
+            if marks_missing(known) != marks_missing(array):
+                attributes = attributes_with_fill(description)
+            if array.dtype.native == known.dtype.native and (
+                marks_missing(known)
+                or not marks_missing(array)
+                or any(attribute.name == FILL_VALUE for attribute in attributes)
+            ):
                 # Taken exactly, even if an attribute says otherwise.
                 array = replace(array, fill_value=known.fill_value)
-            chunk_keys = self.format.chunk_keys(known.chunk_keys.separator)
-            array = replace(array, chunk_keys=chunk_keys)
+            is_alike = known.codecs.zarr_format == array.codecs.zarr_format
+            separator = known.chunk_keys.separator if is_alike else None
+            array = replace(array, chunk_keys=self.format.chunk_keys(separator))
             has = {attribute.name for attribute in attributes}
             attributes += tuple(
                 a for a in made.attributes if a.name == QUANTIZE and a.name not in has
             )
         return Variable(path, path, self.format.name, array, dimensions, attributes)
+
+    def _storable(self, declared: VariableDeclaration) -> VariableDeclaration:
+        """Return a declaration without the shards that the format of the target does not have."""
+        return declared if self._shards(declared) else replace(declared, shard_shape=None)
+
+    def _shards(self, declared: VariableDeclaration) -> tuple[Shards, ...]:
+        shape = declared.shard_shape
+        shards = None if shape is None else self.format.new_shards(shape)
+        return () if shards is None else (shards,)
 
 
 def is_cell(dtype: DataType) -> bool:

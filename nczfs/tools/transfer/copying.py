@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from math import prod
 from typing import Any, Self, TypeAlias
@@ -11,10 +11,17 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.model.grid import RegularGrid
+from nczfs.model.grid import ChunkGrid, RegularGrid
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import Blocks, Selection
-from nczfs.tools.transfer.blocks import BlockSize, block_shape, blocks, pieces
+from nczfs.tools.transfer.blocks import (
+    BlockSize,
+    Shapes,
+    aligned,
+    block_shape,
+    blocks,
+    pieces,
+)
 from nczfs.tools.transfer.source import Content
 
 LOOK_S = 0.2
@@ -39,6 +46,7 @@ class Writes:
         self.progress = progress
         self._under_way: deque[tuple[Future[None], int, float]] = deque()
         self._nbytes = 0
+        self._last: list[Callable[[], None]] = []
 
     def add(self, start: Callable[[], Future[None]], nbytes: int, credit: float) -> None:
         """Start a write as soon as there is room. Raises what an earlier one raised.
@@ -60,15 +68,22 @@ class Writes:
         while self._under_way:
             self._end_oldest()
 
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have something called at the end of the block, when no write is under way."""
+        self._last.append(call)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.wait()
-            return
-        futures = [future for future, *_ in self._under_way]
-        wait([future for future in futures if not future.cancel()])
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            futures = [future for future, *_ in self._under_way]
+            wait([future for future in futures if not future.cancel()])
+            for call in self._last:
+                call()
 
     def _end_oldest(self) -> None:
         future, nbytes, credit = self._under_way[0]
@@ -89,19 +104,21 @@ The values must not change any more. The last argument is the credit for each el
 
 def copy(
     content: Content,
-    chunks: Sequence[int],
+    target: Shapes,
     start: Start,
     size: BlockSize,
     writes: Writes,
     progress: Progress,
-    chosen: Callable[[RegularGrid], Blocks] = Blocks,
+    chosen: Callable[[ChunkGrid], Blocks] = Blocks,
     is_wanted: Callable[[Selection], bool] = lambda _: True,
 ) -> None:
     """Copy all values, block by block.
 
+    A block is whole units of the target. A unit that is larger than a block may be is read and
+    encoded in parts.
+
     Parameters
     ----------
-    chunks : of the target.
     writes : to which `start` adds. They may go on when this returns.
     progress : called with half of the bytes as they are read; `writes` reports the other half.
     chosen : returns the blocks of a grid that may have to be copied.
@@ -110,21 +127,34 @@ def copy(
     try:
         if not prod(content.shape):
             return
-        block = block_shape(content.shape, chunks, content.chunks, size)
+        block = block_shape(content.shape, target.unit, content.chunks, size)
         selections = chosen(RegularGrid(content.shape, block))
         progress((prod(content.shape) - selections.size) * content.item_bytes)
         for selection in selections:
             if not is_wanted(selection):
                 progress(prod(part.stop - part.start for part in selection) * content.item_bytes)
                 continue
-            values = _read(content, selection, size.usual, progress)
-            for piece in pieces(selection, chunks, size.usual):
-                start(piece, _part(values, piece, selection), writes, content.item_bytes / 2)
-            if 2 * values.size > size.most:
-                writes.wait()
-            del values
+            for part in _parts(content, target, selection, size):
+                values = _read(content, part, size.usual, progress)
+                for piece in target.pieces(part, size.usual):
+                    start(piece, _part(values, piece, part), writes, content.item_bytes / 2)
+                if 2 * values.size > size.most:
+                    writes.wait()
+                del values
     finally:
         content.release()
+
+
+def _parts(
+    content: Content, target: Shapes, selection: Selection, size: BlockSize
+) -> Iterator[Selection]:
+    """Cut a block into parts of whole chunks, if it is larger than it may be."""
+    lengths = [part.stop - part.start for part in selection]
+    if prod(lengths) <= size.most:
+        yield selection
+        return
+    step = block_shape(lengths, target.chunk, content.chunks, size)
+    yield from aligned(selection, [-(-s // c) * c for s, c in zip(step, target.chunk, strict=True)])
 
 
 def _read(content: Content, selection: Selection, elements_max: int, progress: Progress) -> Values:

@@ -15,6 +15,7 @@ import numpy as np
 from nczfs.engine.arrays.selection import select
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
@@ -74,6 +75,8 @@ def planned_copy(
     ------
     BadMetadata : a member cannot be read. UsageError : a choice does not fit.
     """
+    if choices.shards and metadata_format.new_shards(()) is None:
+        raise UsageError(f"{new.name}: {metadata_format.name} has no shards; zarr3 has")
     dataset = node.engine_dataset
     declares = metadata_format.declares or dataset.format.single.declares
     is_same_format = metadata_format.name == dataset.format.single.name

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
 from nczfs.errors import BadMetadata, BadValue
+from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
+from nczfs.formats.zarr3.to_v2 import codecs_of_v3
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
@@ -63,98 +65,94 @@ def dataset_source(
     else:
         tree, base = node.tree(), node.path.strip("/")
         variables = _variables(node)
-    walk = _Walk(name, base, notice, skip_unsupported, unique_dimensions)
-    walk.check(tree)
-    root = walk.group(tree, "")
-    taken = {
-        _relative(path, base) or walk.name_of(variable.description): variable
-        for path, variable in variables.items()
-        if path in walk.taken
-    }
+    for each in groups_of(tree):
+        for member, why in each.broken:
+            if not skip_unsupported:
+                raise BadMetadata(f"{member}: {why}; --skip-unsupported leaves it out")
+            notice(f"{member}: {why}: left out")
+    declared = _Declarations(tree, name, base, notice, unique_dimensions=unique_dimensions)
+    root = replace(declared.group(tree), name="")
+    shown = [variable.path for each in groups_of(tree) for variable in each.variables]
+    taken = {declared.path_of(variables[path].description): variables[path] for path in shown}
     contents = {path: _content(variable) for path, variable in taken.items()}
-    root = replace(root, name="", dimensions=walk.dimensions(""))
     return DatasetSource(name, root, contents, taken, base)
 
 
-@dataclass
-class _Walk:
-    """A converter of groups to declarations with paths relative to the exported group.
+class _Declarations:
+    """The groups of a tree as declarations, with paths relative to the exported group.
 
-    Attributes
+    Parameters
     ----------
-    base : path of that group in its dataset.
-    taken : paths of the variables, in the dataset.
+    name : of the exported node.
+    base : path of the exported group in its dataset.
     """
 
-    name: str
-    base: str
-    notice: Notice
-    skip_unsupported: bool
-    unique_dimensions: bool
-    taken: set[str] = field(default_factory=set)
-    _found: dict[str, dict[str, Dimension]] = field(default_factory=dict)
+    def __init__(
+        self, tree: model.Group, name: str, base: str, notice: Notice, *, unique_dimensions: bool
+    ) -> None:
+        self._name = name
+        self._base = base
+        self._notice = notice
+        self._renamed: set[tuple[str, str]] = set()
+        self._homes = DimensionHomes(tree, spare=_renamed if unique_dimensions else _shared)
 
-    def check(self, group: model.Group) -> None:
-        """Refuse broken members, or report that they are left out."""
-        for name, why in group.broken:
-            if not self.skip_unsupported:
-                raise BadMetadata(f"{name}: {why}; --skip-unsupported leaves it out")
-            self.notice(f"{name}: {why}: left out")
-        for child in group.groups:
-            self.check(child)
-
-    def group(self, group: model.Group, path: str) -> GroupDeclaration:
-        for dimension in group.header.dimensions:
-            self._named(dimension, dimension.size)
-        variables = tuple(self._variable(variable) for variable in group.variables)
-        groups = tuple(self.group(child, below(path, child.name)) for child in group.groups)
+    def group(self, group: model.Group) -> GroupDeclaration:
+        path = group.header.path
         return GroupDeclaration(
-            group.name, self.dimensions(path), group.header.attributes, variables, groups
+            group.name,
+            tuple(map(self._relative, self._homes.declared[path].values())),
+            group.header.attributes,
+            tuple(self._variable(variable, path) for variable in group.variables),
+            tuple(map(self.group, group.groups)),
         )
 
-    def name_of(self, variable: model.Variable) -> str:
+    def path_of(self, variable: model.Variable) -> str:
+        """Return the path of a variable below the exported group."""
+        return _relative(variable.path, self._base) or self._name_of(variable)
+
+    def _name_of(self, variable: model.Variable) -> str:
         """Return the name of a variable, also of one that is a dataset by itself."""
-        return variable.name or self.name.rstrip("/").rpartition("/")[2]
+        return variable.name or self._name.rstrip("/").rpartition("/")[2]
 
-    def dimensions(self, path: str) -> tuple[Dimension, ...]:
-        """Return the dimensions found so far that belong to a group."""
-        return tuple(self._found.get(path, {}).values())
+    def _relative(self, dimension: Dimension) -> Dimension:
+        return replace(dimension, group=_relative(dimension.group, self._base))
 
-    def _variable(self, variable: model.Variable) -> VariableDeclaration:
+    def _variable(self, variable: model.Variable, here: str) -> VariableDeclaration:
         array = variable.array
-        self.taken.add(variable.path)
         return VariableDeclaration(
-            self.name_of(variable),
+            self._name_of(variable),
             _type(array.dtype),
-            tuple(
-                self._named(dimension, length)
-                for dimension, length in zip(variable.dimensions, array.shape, strict=True)
-            ),
+            self._dimensions(variable, here),
             attributes_with_fill(variable),
             array.chunk_shape,
             _codecs(array),
             _fill_value(variable),
             ">" if array.dtype.stored.str.startswith(">") else None,
             order=array.codecs.order,
+            shard_shape=array.unit_shape if array.shards else None,
         )
 
-    def _named(self, dimension: Dimension, length: int) -> str:
-        """Return the full name of a dimension, changed where two of one name differ in length.
-
-        A dimension of a group above the exported one becomes one of the root.
-        """
-        inside = f"{dimension.group}/".startswith(f"{self.base}/") or not self.base
-        path = _relative(dimension.group, self.base) if inside else ""
-        known = self._found.setdefault(path, {})
-        wanted = replace(dimension, size=length, group=path)
-        if known.setdefault(dimension.name, wanted).size != length and self.unique_dimensions:
-            wanted = replace(wanted, name=f"{dimension.name}_{length}")
-            if wanted.name not in known:
-                self.notice(
-                    f"/{path}: a second dimension {dimension.name!r} is renamed to {wanted.name!r}"
+    def _dimensions(self, variable: model.Variable, here: str) -> tuple[str, ...]:
+        """Return the full names of the dimensions of a variable."""
+        names: list[str] = []
+        for own, declared in zip(variable.dimensions, self._homes.of(variable, here), strict=True):
+            dimension = self._relative(declared)
+            names.append("/" + below(dimension.group, dimension.name))
+            if dimension.name != own.name and (declared.group, declared.name) not in self._renamed:
+                self._renamed.add((declared.group, declared.name))
+                self._notice(
+                    f"/{dimension.group}: a second dimension {own.name!r} is renamed to "
+                    f"{dimension.name!r}"
                 )
-            known.setdefault(wanted.name, wanted)
-        return "/" + below(path, wanted.name)
+        return tuple(names)
+
+
+def _renamed(_: Dimension, second: Dimension) -> Dimension:
+    return replace(second, name=f"{second.name}_{second.size}")
+
+
+def _shared(declared: Dimension, _: Dimension) -> Dimension:
+    return declared
 
 
 def _variables(group: Group) -> dict[str, Variable]:
@@ -179,9 +177,14 @@ def _type(dtype: DataType) -> ElementType:
     return dtype.stored if dtype.nc_type is None else dtype.nc_type
 
 
-def _codecs(array: model.ArrayDescription) -> tuple[CodecSpec, ...]:
-    """Return the codecs without that for objects, which netCDF does not need."""
+def _codecs(array: model.ArrayDescription) -> tuple[CodecSpec, ...] | None:
+    """Return the codecs without that for objects, which netCDF does not need.
+
+    They have the names of Zarr v2; None: it lacks some of them, so the default is better.
+    """
     codecs = array.codecs.codecs
+    if array.codecs.zarr_format == 3:
+        return codecs_of_v3(codecs)
     return codecs[1:] if array.dtype.vlen is not None else codecs
 
 

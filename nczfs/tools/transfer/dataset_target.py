@@ -61,7 +61,7 @@ def copy_contents(
             variable = variables[path]
             size = target_block_size(variable, memory_limit_bytes)
             chunks = ChunkTarget(dataset, variable, is_new=True)
-            copy(content, chunks.unit_shape, chunks.start, size, writes, progress)
+            copy(content, chunks.shapes, chunks.start, size, writes, progress)
 
 
 def writes_to(dataset: Dataset, memory_limit_bytes: int, progress: Progress) -> Writes:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
-from nczfs.engine.structure.replacing import check_replaceable, replace
+from nczfs.engine.structure.replacing import check_replaceable, place_aside, replace
 from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.names import below
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
@@ -91,10 +91,10 @@ def replace_group(
     memory_limit_bytes: int,
     progress: Progress,
 ) -> None:
-    """Replace a group with all below it by a source, in one step.
+    """Replace a group with all below it by a source.
 
-    The new content is stored aside (`ZMap.aside`), and takes the place of the old one when it is
-    complete. Parameters are those of `fill_group`.
+    The new content is stored aside, and takes the place of the old one when it is complete.
+    Parameters are those of `fill_group`.
 
     Raises
     ------
@@ -114,11 +114,19 @@ def replace_group(
 
     rehearsed(source.name, (), dataset.engine.options, single.name, made)
     check_replaceable(dataset, path)
-    with dataset.zmap.aside(dataset.prefix(path)) as aside:
+    with place_aside(dataset, path) as aside:
         zmap = Prefixed(dataset.zmap, aside.prefix)
         engine = dataset.engine
         metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
-        new = Dataset(engine, metadata, ROOT, single, dataset.format_options, is_apart=True)
+        new = Dataset(
+            engine,
+            metadata,
+            ROOT,
+            single,
+            dataset.format_options,
+            is_apart=True,
+            lease=dataset.lease,
+        )
         new.copy.is_wanted = not path and has_copy(dataset)
         changes = editor(new)
         changes.create_root()
@@ -126,12 +134,7 @@ def replace_group(
         copy_contents(source, new, variables, limit, progress)
         changes.sync()
         check_replaceable(dataset, path)
-        replace(dataset, path, lambda: aside.exchange(path))
-
-
-def can_exchange(dataset: Dataset, path: str) -> bool:
-    """Return whether the store can replace a group in one step. That of a whole store it cannot."""
-    return dataset.zmap.features.exchanges and bool(dataset.prefix(path))
+        replace(dataset, path, aside.exchange)
 
 
 def has_copy(dataset: Dataset) -> bool:

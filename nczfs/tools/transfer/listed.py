@@ -1,4 +1,4 @@
-"""The stored chunks of many arrays, from one listing."""
+"""The stored units of many arrays, from one listing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from nczfs.tools.progress import Progress
 from nczfs.zmap.base import Stat
 
 
-def listed_chunks(
+def listed_units(
     dataset: Dataset, base: str, arrays: Mapping[str, ArrayDescription]
 ) -> Iterator[tuple[str, ChunkIndex, Stat]]:
-    """Yield the stored chunks of some arrays, with the arrays' keys, in no particular order.
+    """Yield the stored units of some arrays, with the arrays' keys, in no particular order.
+
+    A unit is a chunk, or a shard of chunks that are stored as one object.
 
     Parameters
     ----------
@@ -35,16 +37,16 @@ def listed_chunks(
             array = arrays.get(place)
             if array is None:
                 continue
-            chunk = array.chunk_index(key[len(place) + 1 if place else 0 :])
-            if chunk is not None and chunk in array.grid:
-                yield place, chunk, stat
+            unit = array.unit_index(key[len(place) + 1 if place else 0 :])
+            if unit is not None and unit in array.units:
+                yield place, unit, stat
             break
 
 
-def stored_chunks(
+def stored_units(
     dataset: Dataset, base: str, arrays: Mapping[str, ArrayDescription], progress: Progress
 ) -> Mapping[str, ChunkSet]:
-    """Return the stored chunks of each array, by its key; empty if keys cannot be listed.
+    """Return the stored units of each array, by its key; empty if keys cannot be listed.
 
     Parameters
     ----------
@@ -57,8 +59,8 @@ def stored_chunks(
     """
     if not dataset.zmap.features.lists_all:
         return {}
-    found = {key: ChunkSet(array.grid) for key, array in arrays.items()}
-    for key, chunk, _ in listed_chunks(dataset, base, arrays):
-        found[key].add(chunk)
+    found = {key: ChunkSet(array.units) for key, array in arrays.items()}
+    for key, unit, _ in listed_units(dataset, base, arrays):
+        found[key].add(unit)
         progress(0)
     return found

@@ -23,7 +23,7 @@ from nczfs.model.hierarchy import Attribute, CodecSpec
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
-from nczfs.tools.transfer.blocks import BLOCK_SHARE, block_size
+from nczfs.tools.transfer.blocks import BLOCK_SHARE, Shapes, block_size
 from nczfs.tools.transfer.copying import Writes, copy
 from nczfs.tools.transfer.netcdf_kinds import NetcdfKind, fitted, stored_name
 from nczfs.tools.transfer.netcdf_source import chunk_shape, translated
@@ -136,7 +136,8 @@ class _Filler:
                 begin = partial(pool.submit, self._write, selection, values)
                 writes.add(begin, values.nbytes, values.size * credit)
 
-            copy(content, self._chunks or content.chunks, start, size, writes, progress)
+            chunks = self._chunks or content.chunks
+            copy(content, Shapes(chunks, chunks), start, size, writes, progress)
 
     def _write(self, selection: Selection, values: Values) -> None:
         with _written(self._place, self._declared):

@@ -15,17 +15,20 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from itertools import product
 from typing import IO, Any, Final
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import CorruptStore, NczfsError
+from nczfs.messages import reason
 from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.source import Content, Notice, Source
 
 _FIXED_BYTES: Final = 512 << 20  # of the interpreter and its libraries
 _LIMIT_SHARE: Final = 2
+END_S: Final = 2.0  # that a process may take to end after its last words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class _Answers(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return what an answer names (pickle, "Restricting Globals")."""
+        if (module, name) == ("builtins", "getattr"):
+            return _member  # as Python 3.11.0 to 3.11.3 pickle the members of enumerations
         found = super().find_class(module, name) if _is_ours(module) else None
         if isinstance(found, type) and found.__module__ == module:
             return found
@@ -65,6 +70,13 @@ class _Answers(pickle.Unpickler):
         if (module, name) in _OF_ARRAYS or (package, f"{last}.{name}") in _OF_ARRAYS:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"an answer names {module}.{name}")
+
+
+def _member(found: type, name: str) -> Any:
+    """Return a member of an enumeration of ours. Raises UnpicklingError: it is none."""
+    if isinstance(found, type) and issubclass(found, Enum) and _is_ours(found.__module__):
+        return found[name]
+    raise pickle.UnpicklingError(f"an answer asks for the attribute {name!r} of {found!r}")
 
 
 def _is_ours(module: str) -> bool:
@@ -135,14 +147,22 @@ class _Reader:
         """Return what the process answers. Raises what it raises, or CorruptStore if it ended."""
         try:
             found = _Answers(self._answers).load()
-        except (EOFError, OSError, pickle.UnpicklingError, *_OF_DAMAGED_PICKLES):
+        except (EOFError, OSError, pickle.UnpicklingError, *_OF_DAMAGED_PICKLES) as error:
             raise CorruptStore(
-                f"{self._name}: cannot be read as a netCDF file: the library failed (status "
-                f"{self._process.wait()})"
+                f"{self._name}: cannot be read as a netCDF file: the library failed "
+                f"({self._end(error)})"
             ) from None
         if isinstance(found, NczfsError):
             raise type(found)(str(found).replace(self._path, self._name))
         return found
+
+    def _end(self, error: Exception) -> str:
+        """End the process, if it did not end by itself. Returns how it ended."""
+        try:
+            return f"status {self._process.wait(END_S)}"
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return reason(error)
 
     def _ask(self, question: object) -> None:
         with suppress(BrokenPipeError):  # reading the answer says why

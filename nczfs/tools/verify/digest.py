@@ -71,7 +71,7 @@ def digest_of(
     block_bytes_max : of values in memory at a time. Each chunk is decoded once if a row of chunks
         fits.
     progress : called with the number of elements after each block.
-    stored : the chunks that are stored; None: unknown.
+    stored : the chunks or shards that are stored; None: unknown.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def digest_of(
         description.dtype.native,
         description.chunk_shape,
         is_char,
-        read if stored is None else sparse_reader(read, description.grid, stored),
+        read if stored is None else sparse_reader(read, stored),
     )
     return digest_of_elements(elements, block_bytes_max, progress)
 

@@ -9,14 +9,14 @@ from functools import partial
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.listed import stored_chunks
+from nczfs.tools.transfer.listed import stored_units
 from nczfs.tools.verify.digest import BLOCK_BYTES_MAX, digest_of
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.tools.verify.state import VerifyState, mark_of
 from nczfs.tools.verify.subject import Subject
 
 LISTED_LEAST = 1000
-"""Chunks of a grid from which on a listing shows which ones are stored: a page of S3 has 1000."""
+"""Objects of an array from which on a listing shows which are stored: a page of S3 has 1000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,11 @@ def digests(
 
 
 def _digest(subject: Subject, variable: Variable, block_bytes_max: int, progress: Progress) -> str:
-    """Compute a checksum. Few stored chunks of a large grid are found by a listing."""
+    """Compute a checksum. Few stored objects of a large grid are found by a listing."""
     array = variable.array
     stored = None
-    if array.grid.chunk_count > LISTED_LEAST and subject.zmap.features.lists_all:
-        found = stored_chunks(subject.dataset, variable.key, {variable.key: array}, lambda _: None)
+    if array.units.chunk_count > LISTED_LEAST and subject.zmap.features.lists_all:
+        found = stored_units(subject.dataset, variable.key, {variable.key: array}, lambda _: None)
         stored = found[variable.key]
     return digest_of(subject.dataset.array(variable), block_bytes_max, progress, stored)
 
@@ -104,6 +104,6 @@ def _incarnation(subject: Subject, variable: Variable) -> str:
     cut = len(variable.key) + 1 if variable.key else 0
     total = 0
     for stat in subject.zmap.list(subject.dataset.prefix(variable.key)):
-        if variable.array.chunk_index(stat.key[cut:]) is not None:
+        if variable.array.unit_index(stat.key[cut:]) is not None:
             total += int.from_bytes(mark_of(stat.key, stat.version))
     return f"{variable.array!r} {total}"

@@ -29,9 +29,11 @@ class FindingKind(Enum):
     BEYOND = "beyond"
     STRAY = "stray"
     UNLISTED = "unlisted"
+    TWICE = "twice"
     RENAME = "rename"
     WRECK = "wreck"
     EMPTY = "empty"
+    OVERLAP = "overlap"
 
     @property
     def severity(self) -> Severity:
@@ -44,7 +46,9 @@ _NOTES = frozenset(
         FindingKind.BEYOND,
         FindingKind.STRAY,
         FindingKind.UNLISTED,
+        FindingKind.TWICE,
         FindingKind.EMPTY,
+        FindingKind.OVERLAP,
     }
 )
 
@@ -82,7 +86,8 @@ class Counts:
 
     Attributes
     ----------
-    chunks : verified by this run; `chunks_before`: by an earlier one, and unchanged since.
+    chunks : verified by this run; `chunks_before`: in objects that an earlier one has verified, and
+        that are unchanged since.
     stored_bytes : of the chunks of this run, as they are stored.
     """
 

@@ -1,4 +1,4 @@
-"""The meaning of each key of a dataset: a document, a chunk, or a foreign object."""
+"""The meaning of each key of a dataset: a document, a unit of chunks, or a foreign object."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.structure.ownership import RENAMING
 from nczfs.engine.structure.renaming import read_mark
 from nczfs.errors import NoSuchObject
+from nczfs.formats.documentnames import DocumentNames
 from nczfs.formats.names import parent_of
 from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
-from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.nodes import Nodes
@@ -25,11 +26,11 @@ _PLACES_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class StoredChunk:
-    """An object that is a chunk of a variable."""
+class StoredUnit:
+    """An object with values of a variable: a chunk, or a shard of several."""
 
     variable: Variable
-    index: ChunkIndex
+    index: UnitIndex
     stat: Stat
 
 
@@ -37,16 +38,21 @@ class KeySorter:
     """A classifier of keys by the known nodes. It does not remember the keys it has seen.
 
     Keys below an unreadable node are skipped, because the node was already reported.
+
+    Parameters
+    ----------
+    names : of the documents of the dataset's format.
     """
 
-    def __init__(self, zmap: ZMap, nodes: Nodes) -> None:
+    def __init__(self, zmap: ZMap, nodes: Nodes, names: DocumentNames) -> None:
         self._zmap = zmap
         self._nodes = nodes
+        self._nodes_of_others = FORMATS.nodes.difference(names.nodes)
         self._unlisted: set[str] = set()
         self._places: OrderedDict[str, bool] = OrderedDict()
 
-    def sort(self, stat: Stat) -> StoredChunk | Finding | None:
-        """Return a chunk, or a finding about the key; None: a document, or nothing new."""
+    def sort(self, stat: Stat) -> StoredUnit | Finding | None:
+        """Return a unit, or a finding about the key; None: a document, or nothing new."""
         if stat.key.rpartition("/")[2] == RENAMING:
             return self._renamed(stat.key)
         for place in _upwards(stat.key):
@@ -85,25 +91,26 @@ class KeySorter:
         """Return whether readers find a node at a place."""
         return place in self._nodes.found or place in self._nodes.broken
 
-    def _in_array(self, variable: Variable, stat: Stat) -> StoredChunk | Finding | None:
+    def _in_array(self, variable: Variable, stat: Stat) -> StoredUnit | Finding | None:
         name = stat.key[len(variable.key) + 1 if variable.key else 0 :]
-        if name in FORMATS.documents:
-            return None
         path = self._nodes.shown_path(variable.path)
-        index = variable.array.chunk_index(name)
-        if index is None:
+        if name in FORMATS.documents:
+            return self._document(path, stat.key)
+        unit = variable.array.unit_index(name)
+        if unit is None:
             return Finding(FindingKind.STRAY, path, stat.key, "not a document or a chunk; ignored")
-        if index not in variable.array.grid:
+        if unit not in variable.array.units:
+            what = "shard" if variable.array.shards else "chunk"
             shape = shown(list(variable.array.shape))
             return Finding(
-                FindingKind.BEYOND, path, stat.key, f"a chunk beyond the shape {shape}; never read"
+                FindingKind.BEYOND, path, stat.key, f"a {what} beyond the shape {shape}; never read"
             )
-        return StoredChunk(variable, index, stat)
+        return StoredUnit(variable, unit, stat)
 
     def _in_group(self, group: str, key: Key) -> Finding | None:
         parent, _, name = key.rpartition("/")
         if parent == group and name in FORMATS.documents:
-            return None
+            return self._document(self._nodes.shown_path(group), key)
         for place in _downwards(group, parent):
             if self._is_node(place):
                 if place in self._unlisted:
@@ -120,6 +127,17 @@ class KeySorter:
             self._nodes.shown_path(group),
             key,
             "not part of the dataset; ignored",
+        )
+
+    def _document(self, path: str, key: Key) -> Finding | None:
+        """Report a document that makes a node in another version of Zarr, too."""
+        if key.rpartition("/")[2] not in self._nodes_of_others:
+            return None
+        return Finding(
+            FindingKind.TWICE,
+            path,
+            key,
+            "of another version of Zarr; not read, and the metadata cannot be changed beside it",
         )
 
     def _is_node(self, place: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from nczfs.engine.chunks.fill import fill_element
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.values.convert import converted
 from nczfs.errors import (
     BadKey,
@@ -193,11 +193,14 @@ def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
         data = documents.get(form.key)
         if data is None:
             return
-        copies = ConsolidatedDocuments(documents, form, form.read(data))
+        found = form.read(data)
     except MetadataError as error:
         text = str(error).removeprefix(f"{form.key}: ")
         yield Finding(FindingKind.CONSOLIDATED, "/", form.key, text)
         return
+    if found is None:
+        return
+    copies = ConsolidatedDocuments(documents, form, found)
     keys = copies.consolidated_keys()
     for batch in _batches([key for key in keys if _is_key(key)]):
         documents.fetch(batch)

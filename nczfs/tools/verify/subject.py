@@ -11,6 +11,7 @@ from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import open_store
+from nczfs.engine.structure.ownership import left_text
 from nczfs.errors import MetadataError, NotADataset
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.registry import FORMATS
@@ -88,6 +89,7 @@ def subject_of(
     except MetadataError as error:
         raise type(error)(f"{zmap.name}/{error}") from error
     if found is None:
-        raise NotADataset(f"{zmap.name}: no Zarr or NCZarr group or array: nothing to verify")
+        no_dataset = f"{zmap.name}: no Zarr or NCZarr group or array: nothing to verify"
+        raise NotADataset(left_text(zmap) or no_dataset)
     dataset = Dataset(engine, metadata, ROOT, found, options)
     return Subject(dataset, metadata, found, options, name)

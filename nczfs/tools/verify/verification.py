@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
-from nczfs.tools.verify.chunks import Checked, ChunkChecks
+from nczfs.tools.verify.chunks import Checked, UnitChecks
 from nczfs.tools.verify.findings import Counts, Finding, FindingKind
-from nczfs.tools.verify.keys import KeySorter, StoredChunk
+from nczfs.tools.verify.keys import KeySorter, StoredUnit
 from nczfs.tools.verify.nodes import Nodes, stale_copies
 from nczfs.tools.verify.state import VerifyState, mark_of
 from nczfs.tools.verify.subject import Subject
@@ -20,16 +20,16 @@ _SHARE_OF_MEMORY = 2  # half of the limit is for chunks under way
 class Verification:
     """One run over a dataset, or a part of it.
 
-    The documents are read first. Then the keys are listed once, page by page, and each chunk is
-    read when its key comes: memory does not grow with the number of chunks.
+    The documents are read first. Then the keys are listed once, page by page, and the chunks of an
+    object are read when its key comes: memory does not grow with the number of chunks.
 
     Parameters
     ----------
     subject : the dataset.
     state : what earlier runs found sound; None: everything is read.
-    progress : called with the number of chunks that are done.
-    expect : called with the number of all chunks before the first is read; the keys are then listed
-        twice. None: nobody wants to know.
+    progress : called with the number of objects that are done.
+    expect : called with the number of all objects with chunks before the first is read; the keys
+        are then listed twice. None: nobody wants to know.
 
     Attributes
     ----------
@@ -77,9 +77,9 @@ class Verification:
         if self._expect is not None:
             self._expect(self._count(start))
         zmap = self._subject.zmap
-        sorter = KeySorter(zmap, self._nodes)
+        sorter = KeySorter(zmap, self._nodes, self._subject.format.names)
         limit = self._subject.engine.options.memory_limit_bytes
-        checks = ChunkChecks(self._subject, limit // _SHARE_OF_MEMORY)
+        checks = UnitChecks(self._subject, limit // _SHARE_OF_MEMORY)
         for stat in zmap.list(self._subject.dataset.prefix(start)):
             found = sorter.sort(stat)
             if isinstance(found, Finding):
@@ -91,41 +91,43 @@ class Verification:
             yield from self._settled(checked)
 
     def _count(self, start: str) -> int:
-        """Return the number of chunks that can be decoded."""
+        """Return the number of objects with chunks that can be decoded."""
         count = 0
-        sorter = KeySorter(self._subject.zmap, self._nodes)
+        sorter = KeySorter(self._subject.zmap, self._nodes, self._subject.format.names)
         for stat in self._subject.zmap.list(self._subject.dataset.prefix(start)):
             found = sorter.sort(stat)
-            count += isinstance(found, StoredChunk) and self._is_decodable(found)
+            count += isinstance(found, StoredUnit) and self._is_decodable(found)
             self._progress(0)
         return count
 
-    def _is_decodable(self, chunk: StoredChunk) -> bool:
-        return chunk.variable.key in self._nodes.sound_codecs
+    def _is_decodable(self, unit: StoredUnit) -> bool:
+        return unit.variable.key in self._nodes.sound_codecs
 
-    def _is_wanted(self, chunk: StoredChunk) -> bool:
-        if not self._is_decodable(chunk):
+    def _is_wanted(self, unit: StoredUnit) -> bool:
+        if not self._is_decodable(unit):
             return False
-        if self._state is not None and self._state.is_sound(self._mark(chunk)):
-            self.counts.chunks_before += 1
+        if self._state is not None and self._state.is_sound(self._mark(unit)):
+            self.counts.chunks_before += unit.variable.array.chunks_of(unit.index).size
             self._progress(1)
             return False
         return True
 
     def _settled(self, checked: Checked) -> Iterator[Finding]:
-        chunk = checked.chunk
-        self.counts.chunks += 1
+        unit = checked.unit
+        self.counts.chunks += checked.chunks
         self._progress(1)
-        self.counts.stored_bytes += chunk.stat.size
-        if checked.trouble is not None:
-            path = self._nodes.shown_path(chunk.variable.path)
-            yield Finding(FindingKind.CHUNK, path, chunk.stat.key, checked.trouble)
-        elif self._state is not None:
-            self._state.add_sound(self._mark(chunk))
+        self.counts.stored_bytes += unit.stat.size
+        path = self._nodes.shown_path(unit.variable.path)
+        for trouble in checked.troubles:
+            yield Finding(FindingKind.CHUNK, path, unit.stat.key, trouble)
+        for oddity in checked.oddities:
+            yield Finding(FindingKind.OVERLAP, path, unit.stat.key, oddity)
+        if self._state is not None and not (checked.troubles or checked.oddities):
+            self._state.add_sound(self._mark(unit))
 
-    def _mark(self, chunk: StoredChunk) -> bytes:
-        key = chunk.variable.key
+    def _mark(self, unit: StoredUnit) -> bytes:
+        key = unit.variable.key
         description = self._descriptions.get(key)
         if description is None:
-            description = self._descriptions[key] = repr(chunk.variable.array)
-        return mark_of(description, chunk.stat.key, chunk.stat.version)
+            description = self._descriptions[key] = repr(unit.variable.array)
+        return mark_of(description, unit.stat.key, unit.stat.version)

@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from nczfs.engine.chunks.fill import fill_element
+from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import BadArgument
+from nczfs.errors import BadArgument, UsageError
 from nczfs.library.editing import Editing
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.base import Buffer
@@ -53,17 +53,13 @@ class Growing:
     def write(self, offset: int, data: memoryview) -> None:
         """Write bytes beyond the end; a gap before them is fill."""
         with self._lock:
-            layout = self._layout()
-            if self._tail and self._begins != layout.size:
-                self._overtaken(layout)
-            if offset + len(data) > layout.size and self._dataset.appends.is_any:
+            if offset + len(data) > self._layout().size and self._dataset.appends.is_any:
                 self._claim()  # what follows has its place
-                layout = self._layout()
+            layout = self._overtaken()
             inside = max(0, min(len(data), layout.size - offset))
             if inside:
                 write_at(layout, offset, data[:inside])
             if inside < len(data):
-                self._begins = layout.size
                 self._hold(offset + inside - layout.size, data[inside:])
 
     def append(self, writer: object, offset: int, data: Buffer) -> int:
@@ -90,7 +86,7 @@ class Growing:
         self._editing.show(self._dataset, self._variable.key, self._array)
 
     def resize(self, size: int) -> None:
-        """Make the variable longer, to whole records."""
+        """Make the variable longer, to whole records; held bytes are in the first of them."""
         with self._lock:
             if size % self.record_bytes:
                 raise BadArgument(
@@ -98,6 +94,7 @@ class Growing:
                 )
             self._claim()
             self._grow(size // self.record_bytes)
+            self._overtaken()
 
     def check_whole(self, writer: object) -> None:
         """Raise BadArgument while a record that the writer appends, or any other, is incomplete."""
@@ -138,7 +135,7 @@ class Growing:
 
     def _hold(self, place: int, data: memoryview) -> None:
         """Put bytes `place` after the end of the array, and add the records that they complete."""
-        size = self.record_bytes
+        size, held = self.record_bytes, bytes(self._tail)
         if place > len(self._tail):
             if self._tail and place >= size:
                 self._tail += self._fill(size - len(self._tail))
@@ -152,7 +149,11 @@ class Growing:
             self._tail += self._fill(place - len(self._tail))
         self._tail[place : place + len(data)] = data
         if len(self._tail) >= size:
-            self._add(len(self._tail) // size)
+            try:
+                self._add(len(self._tail) // size)
+            except UsageError:  # no such length is possible, so the bytes wait for nothing
+                self._tail[:] = held
+                raise
 
     def _add(self, records: int) -> None:
         size = self.record_bytes
@@ -168,12 +169,14 @@ class Growing:
             self._editing.editor(self._dataset).grow(variable, shape)
             self._latest()
 
-    def _overtaken(self, layout: Layout) -> None:
-        """Write held bytes over elements that another writer has added meanwhile."""
-        inside = min(len(self._tail), max(0, layout.size - self._begins))
-        write_at(layout, self._begins, bytes(self._tail[:inside]))
-        del self._tail[:inside]
+    def _overtaken(self) -> Layout:
+        """Write held bytes over a record that was added meanwhile. Returns the present layout."""
+        layout = self._layout()
+        if self._tail and self._begins < layout.size:
+            write_at(layout, self._begins, bytes(self._tail))
+            self._tail.clear()
         self._begins = layout.size
+        return layout
 
     def _fill(self, count: int) -> bytes:
         """Return bytes of fill for the end of the held bytes."""

@@ -10,6 +10,7 @@ from functools import partial
 from math import prod
 
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.structure.replacing import can_replace
 from nczfs.errors import (
     BadArgument,
     CorruptStore,
@@ -29,7 +30,6 @@ from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
 from nczfs.tools.transfer.completeness import check_complete
 from nczfs.tools.transfer.group_target import (
-    can_exchange,
     fill_group,
     is_empty,
     replace_group,
@@ -44,7 +44,8 @@ from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.running import RunningImports
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, OpenFile
-from nczfs.views.catalog import CDL_SUFFIX, CHUNKS, NETCDF_SUFFIXES, is_like_a_view
+from nczfs.views.catalog import CDL_SUFFIX, CHUNKS, is_like_a_view
+from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.zmap.keys import Prefix, join
 
 log = logging.getLogger(__name__)
@@ -274,15 +275,17 @@ class GroupImport:
             if is_empty(dataset, path):
                 fill_group(source, dataset, path, editor, limit, progress)
             elif self.can_replace:
-                replace_group(source, dataset, path, editor, limit, progress)
-                self.replaced(self._prefix)
+                try:
+                    replace_group(source, dataset, path, editor, limit, progress)
+                finally:
+                    self.replaced(self._prefix)
             else:
                 raise NotPermitted(f"/{path}: has content meanwhile")
 
     @property
     def can_replace(self) -> bool:
-        """Whether the content of the group may and can be replaced in one step."""
-        return self.options.replaces and can_exchange(self.dataset, self.path)
+        """Whether the content of the group may and can be replaced."""
+        return self.options.replaces and can_replace(self.dataset)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ class ChunksDirectory(NumberedDirectory):
     def child_stat(self) -> NodeStat:
         array = self._variable.array
         mtime_ns = self._context.mtime_ns_of(self._at.loaded)
-        if array.dtype.vlen is not None:
+        if array.dtype.vlen is not None or array.cuts:
             return NodeStat(0, mtime_ns, exact=False)
         return NodeStat(array.chunk_bytes, mtime_ns)
 

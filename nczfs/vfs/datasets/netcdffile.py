@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 from nczfs.engine.chunks.storedarray import StoredArray, newest_revision
-from nczfs.errors import MetadataError, NotPermitted, StaleHandle
-from nczfs.formats.names import below
-from nczfs.vfs.base import AttributeChanges
+from nczfs.errors import MetadataError, NotPermitted, ObjectTooLarge, StaleHandle, Unsupported
+from nczfs.vfs.datasets.arraysfile import ArraysFile
 from nczfs.vfs.datasets.netcdfversions import NetcdfSource
-from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
-from nczfs.vfs.datasets.writing import WritingView
-from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import NodeStat, OpenFile, TreeNode
+from nczfs.views.base import Variables
+from nczfs.views.layout import Layout
 from nczfs.views.netcdf.version import NetcdfVersion
 
 
-class NetcdfFile(File):
+class NetcdfFile(ArraysFile):
     """A netCDF file of one version.
 
     When its group changes, the file at its name is another one: the bytes of one header never mix
@@ -29,10 +30,9 @@ class NetcdfFile(File):
     """
 
     def __init__(self, context: ViewContext, source: NetcdfSource, mtime_ns: int) -> None:
-        self._context = context
+        super().__init__(context, source.dataset)
         self._versions = context.netcdf
         self._source = source
-        self._dataset = source.dataset
         self._node_mtime_ns = mtime_ns
         self._lock = threading.Lock()
         self._version: NetcdfVersion | None = None
@@ -55,7 +55,8 @@ class NetcdfFile(File):
         return () if version is None else version.layout.arrays
 
     def looked_up(self) -> None:
-        self._fixed()
+        if not self._is_new:
+            self._fixed()
 
     def succeeds(self, old: TreeNode) -> None:
         """Show what the inode has shown, although the group may have changed since the listing."""
@@ -64,13 +65,16 @@ class NetcdfFile(File):
                 self._version = self._version or old._version
 
     def stat(self) -> NodeStat:
-        return self._stat_of(self._fixed())
+        return self._stat_of_version(self._fixed())
+
+    def lookup_stat(self) -> NodeStat:
+        return self.listing_stat() if self._is_new else self.stat()
 
     def listing_stat(self) -> NodeStat:
         version = self._version or self._versions.known(self._source)
         if version is None:
             return NodeStat(0, self._node_mtime_ns, exact=False)
-        return self._stat_of(version)
+        return self._stat_of_version(version)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         if truncate:
@@ -80,44 +84,28 @@ class NetcdfFile(File):
             # The kernel then looks the path up again, and finds the new file.
             raise StaleHandle(f"{self.place}: the group has changed")
         self._fetch_coordinates(version)
-        if not writing:
-            return self.reader()
-        editing = self._context.editing_of(self._dataset)
-        if editing is None:
-            raise NotPermitted(f"{self.place}: can only be read")
-        for elements in version.elements:
-            elements.array.require_codecs()
-        return WritingView(
-            self.place,
-            self.reader,
-            lambda: version.layout,
-            self._store,
-            self._dataset.zmap.flush,
-            self._context.engine.writeback.wait_for_room,
-            None,
-            version.layout.arrays,
-            self._dataset.lease,
-            rewrite=False,
-        )
+        return self.writer(rewrite=False) if writing else self.reader()
 
     def truncate(self, size: int) -> None:
         if size != self._fixed().layout.size:
             raise NotPermitted(f"{self.place}: its size follows from its group and cannot be set")
 
-    def change(self, changes: AttributeChanges) -> None:
-        self._context.check_changes(changes)
-
-    def reader(self) -> OpenView:
-        """Return the file, open for reading."""
-        context, layout = self._context, self._fixed().layout
-        what = f"{self._dataset.url('')} /{self._source.node.path} {self._source.place.name}"
-        access = context.access_log.opened(what, layout)
-        return OpenView(context.engine, layout, access, context.fresh_since, self._store)
+    def layout(self) -> Layout:
+        return self._fixed().layout
 
     @property
-    def place(self) -> str:
-        """The place of the file in its dataset, for messages."""
-        return f"/{below(self._source.node.path, self._source.place.name)}"
+    def _node_path(self) -> str:
+        return self._source.node.path
+
+    @property
+    def _name(self) -> str:
+        return self._source.place.name
+
+    def _shown(self) -> tuple[Variables, Sequence[StoredArray]]:
+        elements = self._fixed().elements
+        arrays = [each.stored for each in elements]
+        variables = [each.variable for each in elements]
+        return tuple(map(self._dataset.latest, variables, arrays)), arrays
 
     def _replacement(self) -> OpenFile:
         """Open a file that takes new content of the group. Raises NotPermitted."""
@@ -132,14 +120,22 @@ class NetcdfFile(File):
             )
         return replacement(self._dataset, self._source.node.path, self._source.place.name)
 
+    @property
+    def _is_new(self) -> bool:
+        """Whether no version was ever made, so that no inode shows one."""
+        return self._version is None and self._versions.digest(self._source.place) is None
+
     def _fixed(self) -> NetcdfVersion:
         """Return the version of this file: the present one of when it was first needed."""
         version = self._version
         if version is not None:
             return version
-        with self._lock:
+        with self._versions.waiting(), self._lock:
             if self._version is None:
-                self._version = self._versions.present(self._source)
+                try:
+                    self._version = self._versions.present(self._source)
+                except (ObjectTooLarge, Unsupported) as error:
+                    raise type(error)(f"{self.place}: {error}") from error
             return self._version
 
     def _present(self, *, anew: bool) -> NetcdfVersion:
@@ -155,20 +151,9 @@ class NetcdfFile(File):
             with suppress(MetadataError):  # the file is made of the others
                 self._context.load(self._dataset, path)
 
-    def _stat_of(self, version: NetcdfVersion) -> NodeStat:
-        written_ns = max((array.written_ns for array in version.layout.arrays), default=0)
+    def _stat_of_version(self, version: NetcdfVersion) -> NodeStat:
         known_ns = self._context.mtime_ns if version.mtime_ns is None else version.mtime_ns
-        return NodeStat(version.layout.size, max(known_ns, written_ns))
-
-    def _store(self) -> None:
-        """Store everything that was written to the variables, through any file or handle."""
-        editing = self._context.editing_of(self._dataset)
-        version = self._fixed()
-        if editing is not None:
-            arrays = [each.stored for each in version.elements]
-            variables = [each.variable for each in version.elements]
-            latest = list(map(self._dataset.latest, variables, arrays))
-            editing.store(self._dataset, latest, arrays)
+        return self._stat_of(version.layout.size, known_ns)
 
     def _fetch_coordinates(self, version: NetcdfVersion) -> None:
         """Fetch coordinates ahead, once for each set of dimensions."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.headway import Headway
 from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.metadata.turns import PARSING
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import Unsupported
 from nczfs.model.hierarchy import Group
+from nczfs.vfs import effects
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix, is_within
@@ -117,6 +120,7 @@ class NetcdfVersions:
         self._shown: WeakValueDictionary[tuple[NetcdfPlace, bytes], NetcdfVersion] = (
             WeakValueDictionary()
         )
+        self._headway = Headway()
         self._lock = threading.Lock()
         self._turns: WeakValueDictionary[NetcdfPlace, _Turn] = WeakValueDictionary()
 
@@ -145,6 +149,12 @@ class NetcdfVersions:
         ended = (f"{name} leaves out {more} more",) if more > 0 else ()
         return (*(f"{name} leaves out {line}" for line in lines[:LINES_MAX]), *ended)
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let the request of this thread wait for as long as files are being made."""
+        with effects.waiting_for(self._headway):
+            yield
+
     def present(self, source: NetcdfSource, *, anew: bool = False) -> NetcdfVersion:
         """Return the present version; makes it if its group has changed. May block.
 
@@ -158,7 +168,7 @@ class NetcdfVersions:
         NczfsError : the group cannot be read.
         """
         place, dataset = source.place, source.dataset
-        with self._turn(place).lock:
+        with self.waiting(), self._turn(place).lock, self._headway.noted():
             made = self._made.get(place)
             if made is not None and not anew and self._is_current(made, dataset):
                 return made.version

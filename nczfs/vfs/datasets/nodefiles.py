@@ -18,6 +18,7 @@ from nczfs.views.base import View
 from nczfs.views.catalog import INFO
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
+from nczfs.zmap.url import ARCHIVE_SUFFIXES
 
 
 def node_files(
@@ -58,7 +59,7 @@ def node_files(
 
 def stem(name: str) -> str:
     """Return the stem of a group's file names: its name without the suffixes of stores."""
-    for suffix in (".zip", ".zarr", ".nczarr", ".file") * 4:
+    for suffix in (*ARCHIVE_SUFFIXES, ".zarr", ".nczarr", ".file") * 4:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)
     return name

@@ -39,10 +39,9 @@ from nczfs.views import catalog
 from nczfs.views.catalog import ATTRIBUTES, CHUNKS, LINES, RAW
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.url import ARCHIVE_SUFFIXES
 
 log = logging.getLogger(__name__)
-
-ARCHIVE_SUFFIX = ".zip"
 
 
 class PrefixDirectory(Directory):
@@ -262,7 +261,7 @@ class PrefixDirectory(Directory):
         if removing is None or not isinstance(resolved, At):
             return False
         node = resolved.dataset.node(resolved.path)
-        if isinstance(node, Variable) or node.attributes or node.dimensions:
+        if not (isinstance(node, GroupHeader) and node.is_bare):
             return False
         if self._tree.held is not None and self._tree.held.held_in(self._prefix):
             return False
@@ -356,7 +355,7 @@ class PrefixDirectory(Directory):
     def _is_empty(self, resolved: Broken | At) -> bool:
         """Return whether this is a group that holds nothing at all."""
         node = resolved.loaded.node if isinstance(resolved, At) else None
-        if not isinstance(node, GroupHeader) or node.attributes or node.dimensions:
+        if not (isinstance(node, GroupHeader) and node.is_bare):
             return False
         removing = self._tree.removing
         if removing is not None and removing.hidden.has_lost(self._prefix):
@@ -421,7 +420,7 @@ class PrefixDirectory(Directory):
         if is_prefix:
             return below
         is_there = entry is not None or not listed
-        if is_there and name.endswith(ARCHIVE_SUFFIX) and (archive := self._archive(key)):
+        if is_there and name.endswith(ARCHIVE_SUFFIXES) and (archive := self._archive(key)):
             return archive
         if self._tree.removing is not None and self._tree.removing.hidden.is_kept(Prefix(key)):
             return below
@@ -450,7 +449,7 @@ class PrefixDirectory(Directory):
                 continue  # there are only values so far
             elif entry.is_prefix:
                 yield name, self._below(name) if group is None else self._member(group, name)
-            elif name.endswith(ARCHIVE_SUFFIX) and (archive := self._readable_archive(name)):
+            elif name.endswith(ARCHIVE_SUFFIXES) and (archive := self._readable_archive(name)):
                 yield name, archive
         for name in kept:
             yield name, self._below(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from nczfs.errors import BadArgument, BadValue, NotPermitted
+from nczfs.errors import BadArgument, BadValue, NotPermitted, NotWritable
 from nczfs.zmap.keys import Prefix, is_within
 
 NOTES_MAX = 1000
@@ -108,7 +108,7 @@ class RefusalsOfFile:
         """Note errors in the block as refusals."""
         try:
             yield
-        except (BadArgument, BadValue, NotPermitted) as error:
+        except (BadArgument, BadValue, NotPermitted, NotWritable) as error:
             self._refusals.note(self._prefix(), self._name, str(error))
             raise
 

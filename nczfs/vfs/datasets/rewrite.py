@@ -12,17 +12,12 @@ from nczfs.vfs.base import Buffer
 
 
 class Rewrite:
-    """The bytes written to a file since it was truncated, in a temporary file without a name.
+    """The bytes written to a file since it was truncated, in a temporary file without a name."""
 
-    Parameters
-    ----------
-    directory : for the temporary file; None: that of the system.
-    """
-
-    def __init__(self, directory: str | None = None) -> None:
+    def __init__(self) -> None:
         with _translated():
             # Closed together with the open file.
-            self._file = tempfile.TemporaryFile(buffering=0, dir=directory)  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.size = 0
 
     def write(self, offset: int, data: Buffer) -> None:

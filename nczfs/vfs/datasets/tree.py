@@ -28,8 +28,9 @@ from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.datasets.running import RunningImports
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import OpenFile
-from nczfs.views.catalog import CDL_SUFFIX, NETCDF_SUFFIXES
+from nczfs.views.catalog import CDL_SUFFIX
 from nczfs.views.netcdf.formats import NetcdfFiles
+from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix
@@ -185,8 +186,7 @@ class DatasetsTree:
             return importing.replacement(name)
         place = f"/{path}/{name}" if path else f"/{name}"
         raise NotPermitted(
-            f"{place}: this store cannot replace the content of the group in one step; copy the "
-            "file into an empty group"
+            f"{place}: nothing can be replaced in this store; copy the file into an empty group"
         )
 
     def _replaced(self, prefix: Prefix) -> None:

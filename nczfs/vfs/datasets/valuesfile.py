@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
-from nczfs.engine.chunks.storedarray import newest_revision
+from nczfs.engine.chunks.storedarray import StoredArray, newest_revision
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import NotPermitted, StaleHandle
+from nczfs.errors import StaleHandle
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import AttributeChanges
+from nczfs.vfs.datasets.arraysfile import ArraysFile
 from nczfs.vfs.datasets.growing import Growing
-from nczfs.vfs.datasets.viewfile import OpenView, ViewContext
-from nczfs.vfs.datasets.writing import WritingView
-from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.datasets.viewfile import ViewContext
+from nczfs.vfs.nodes import NodeStat, OpenFile
 from nczfs.views.base import Variables, View, Writing
 from nczfs.views.catalog import FILE_BYTES_MAX
 from nczfs.views.layout import Layout
 
 
-class ValuesFile(File):
+class ValuesFile(ArraysFile):
     """A view of values. Its layout follows the variables when they grow.
 
     `_lock` guards the layout, also while it is built, which blocks unless it is pure arithmetic.
@@ -38,9 +38,8 @@ class ValuesFile(File):
         mtime_ns: int,
         group: str | None = None,
     ) -> None:
-        self._context = context
-        self._dataset = dataset
-        self._name = name
+        super().__init__(context, dataset)
+        self._own_name = name
         self._view = view
         self._mtime_ns = mtime_ns
         self._group = group
@@ -73,12 +72,15 @@ class ValuesFile(File):
         return self.arrays, newest_revision(self.arrays)
 
     def stat(self) -> NodeStat:
-        return self._stat_of(self.layout())
+        size = self.layout().size
+        if self._context.editing is not None and self._view.writing is Writing.RECORDS:
+            size += sum(map(self._context.editing.held_bytes, self.arrays))
+        return self._stat_of(size, self._mtime_ns)
 
     def listing_stat(self) -> NodeStat:
         if not self._view.is_arithmetic and self._known(self._now()) is None:
             return NodeStat(0, self._mtime_ns, exact=False)
-        return self._stat_of(self.layout())
+        return self.stat()
 
     def layout(self) -> Layout:
         """Return the present layout of the file."""
@@ -98,25 +100,7 @@ class ValuesFile(File):
             self._look_anew()
         for variable in self._view.variables:
             context.opened(self._dataset, variable)
-        if not (writing or truncate):
-            return self.reader()
-        editing = context.editing_of(self._dataset)
-        if editing is None or not self.writable:
-            raise NotPermitted(f"{self.place}: can only be read")
-        for variable in self._now():
-            self._dataset.array(variable).require_codecs()
-        return WritingView(
-            self.place,
-            self.reader,
-            self.layout,
-            self._store,
-            self._dataset.zmap.flush,
-            context.engine.writeback.wait_for_room,
-            self._growing(),
-            self.arrays,
-            self._dataset.lease,
-            rewrite=truncate,
-        )
+        return self.writer(rewrite=truncate) if writing or truncate else self.reader()
 
     def truncate(self, size: int) -> None:
         file = self.open(writing=True)
@@ -126,33 +110,10 @@ class ValuesFile(File):
         finally:
             file.close()
 
-    def change(self, changes: AttributeChanges) -> None:
-        self._context.check_changes(changes)
-
-    def reader(self) -> OpenView:
-        """Return the file as it is now, open for reading."""
-        context, layout = self._context, self.layout()
-        what = f"{self._dataset.url('')} /{self._node_path} {self._name}"
-        access = context.access_log.opened(what, layout)
-        return OpenView(context.engine, layout, access, context.fresh_since, self._store)
-
-    @property
-    def place(self) -> str:
-        """The place of the file in its dataset, for messages."""
-        path = self._node_path
-        return f"/{path}/{self._name}" if path else f"/{self._name}"
-
     @property
     def grows(self) -> bool:
         """Whether records can be added at its end."""
         return self._growing() is not None
-
-    def _stat_of(self, layout: Layout) -> NodeStat:
-        size = layout.size
-        if self._context.editing is not None and self._view.writing is Writing.RECORDS:
-            size += sum(map(self._context.editing.held_bytes, self.arrays))
-        written_ns = max((array.written_ns for array in self.arrays), default=0)
-        return NodeStat(size, max(self._mtime_ns, written_ns))
 
     def _known(self, variables: Variables) -> Layout | None:
         """Return the layout, if it was built for these incarnations of the variables."""
@@ -174,16 +135,17 @@ class ValuesFile(File):
             if not (isinstance(node, Variable) and self._dataset.array(node).stored is array):
                 raise StaleHandle(f"{self.place}: the variable was removed or replaced")
 
-    def _store(self) -> None:
-        """Store everything that was written to the variables, through any file or handle."""
-        editing = self._context.editing_of(self._dataset)
-        if editing is not None:
-            editing.store(self._dataset, self._now(), self.arrays)
+    def _shown(self) -> tuple[Variables, Sequence[StoredArray]]:
+        return self._now(), self.arrays
 
     def _now(self) -> Variables:
         """Return the variables with their present lengths and paths."""
         latest = self._dataset.latest
         return tuple(map(latest, self._view.variables, self.arrays))
+
+    @property
+    def _name(self) -> str:
+        return self._own_name
 
     @property
     def _node_path(self) -> str:

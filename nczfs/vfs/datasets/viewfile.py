@@ -11,6 +11,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.options import Tally
+from nczfs.engine.readahead.backwards import BackwardPages, PageCache
 from nczfs.engine.readahead.prefetch import ReadAhead
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
@@ -186,6 +187,31 @@ class ViewFile(File):
             return text
 
 
+class _AccountedPages(PageCache):
+    """The kernel's pages of a file; what is put there counts as read."""
+
+    def __init__(self, pages: PageCache, access: Access) -> None:
+        self._pages = pages
+        self._access = access
+
+    @property
+    def fresh_since(self) -> float:
+        return self._pages.fresh_since
+
+    @property
+    def takes_pages(self) -> bool:
+        return self._pages.takes_pages
+
+    def begin(self) -> object | None:
+        return self._pages.begin()
+
+    def put(self, ticket: object, offset: int, data: Buffer) -> bool:
+        is_put = self._pages.put(ticket, offset, data)
+        if is_put:
+            self._access.answered(offset, len(data))
+        return is_put
+
+
 class OpenView(OpenFile):
     """An open layout, which stays the same until the close.
 
@@ -209,8 +235,13 @@ class OpenView(OpenFile):
         self._fresh_since = fresh_since
         self._store = store
         self._tally: Tally = access.tally
+        self._pages: PageCache | None = None
         self._looked_at = StoredArray.last_revision
         self._ahead_of = layout.revision
+        self._ahead = self._new_ahead()
+
+    def puts_pages(self, pages: PageCache) -> None:
+        self._pages = _AccountedPages(pages, self._access)
         self._ahead = self._new_ahead()
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
@@ -260,10 +291,16 @@ class OpenView(OpenFile):
             lambda: engine.pools.assemble,
             engine.windows,
             self._layout.ahead(engine.cache.limit_bytes // 4),
+            None if self._pages is None else BackwardPages(self._pages, self._read_for_pages),
         )
 
     def _read(self, offset: int, size: int) -> Buffer:
         return read_at(self._layout, offset, size, self._tally, self._fresh_since)
+
+    def _read_for_pages(self, offset: int, size: int) -> Buffer:
+        assert self._pages is not None
+        fresh_since = max(self._fresh_since, self._pages.fresh_since)
+        return read_at(self._layout, offset, size, self._tally, fresh_since)
 
     def _request(self, start: int, stop: int) -> None:
         request(self._layout, start, stop, self._tally, self._fresh_since)

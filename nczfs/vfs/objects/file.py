@@ -8,7 +8,7 @@ from dataclasses import replace
 from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs import effects
 from nczfs.vfs.base import AttributeChanges
-from nczfs.vfs.nodes import File, NodeStat, OpenFile
+from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
 from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.linking import link_file
 from nczfs.vfs.objects.live import LiveFile
@@ -39,6 +39,15 @@ class ObjectFile(File):
     @property
     def _key(self) -> Key:
         return self._at[0]
+
+    @property
+    def content(self) -> LiveFile | None:
+        opened = self._opened
+        return opened if opened is not None and opened.handles and opened.linked else None
+
+    def has_left(self, found: TreeNode) -> bool:
+        live = self.content
+        return live is not None and isinstance(found, ObjectFile) and live.key != found._key
 
     @property
     def writable(self) -> bool:  # type: ignore[override]
@@ -229,7 +238,6 @@ def new_file(tree: ObjectsTree, key: Key) -> tuple[ObjectFile, OpenObject]:
     live = tree.files.open(key, None, writing=True)
     assert live is not None
     handle = OpenObject(tree.store, tree.files, tree.engine, live, writing=True)
-    handle.is_new = live.handles == 1
     return ObjectFile(tree, key, None, tree.files.renames), handle
 
 

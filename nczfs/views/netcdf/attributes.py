@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from nczfs.engine.values.convert import fill_attribute
-from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
+from nczfs.engine.values.fillvalues import (
+    FILL_VALUE,
+    as_fill_value,
+    attributes_with_fill,
+    marks_missing,
+)
 from nczfs.engine.weight import weight_of_objects
 from nczfs.errors import BadValue
 from nczfs.formats.attributes import untyped
@@ -17,6 +22,7 @@ from nczfs.messages import shown
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.model.printing import encoded
+from nczfs.model.smallnumbers import number_kind
 from nczfs.tools.transfer.netcdf_kinds import HDF5_ATTRIBUTES
 from nczfs.views.netcdf.kinds import FileKind
 from nczfs.views.netcdf.names import ORIGINAL_NAME, Names
@@ -56,13 +62,13 @@ def variable_attributes(
     """Return the attributes of a variable, whose `_FillValue` has its type."""
     found = list(attributes_with_fill(variable))
     own = next((a for a in variable.attributes if a.name == FILL_VALUE), None)
-    fill = _fill_value(variable, type_, own)
+    place = next((at for at, a in enumerate(found) if a.name == FILL_VALUE), None)
+    fill = _fill_value(variable, type_, own, None if place is None else found[place])
     if own is not None and fill is None and own.value not in ("", ("",)):  # which NULs say, too
         omit(f"attribute {FILL_VALUE}: is not one value of the variable's type")
     found = [a for a in found if a.name != FILL_VALUE]
     if fill is not None:
-        place = [a.name for a in attributes_with_fill(variable)]
-        found.insert(place.index(FILL_VALUE) if FILL_VALUE in place else 0, fill)
+        found.insert(place or 0, fill)
     known = {a.name for a in variable.attributes}
     is_encoded = any(a.name == ENCODING for a in type_.added)
     is_bytes = variable.array.dtype.stored.kind == "S"
@@ -133,8 +139,15 @@ def _in_kind(attribute: Attribute, kind: FileKind) -> Attribute:
     return attribute
 
 
-def _fill_value(variable: Variable, type_: ShownType, own: Attribute | None) -> Attribute | None:
-    """Return the `_FillValue`: the variable's own, or the fill value of its array; or None."""
+def _fill_value(
+    variable: Variable, type_: ShownType, own: Attribute | None, derived: Attribute | None
+) -> Attribute | None:
+    """Return the `_FillValue`: the variable's own, or the fill value of its array; or None.
+
+    Parameters
+    ----------
+    derived : as `attributes_with_fill` has it.
+    """
     element = type_.type
     if not isinstance(element, NcType) or type_.width is not None:
         return None
@@ -143,15 +156,15 @@ def _fill_value(variable: Variable, type_: ShownType, own: Attribute | None) -> 
     if own is not None and (found := _as_fill(own, element)) is not None:
         return found
     array = variable.array
-    kind = array.dtype.stored.kind
+    kind = number_kind(array.dtype.stored)
     if kind in "mM":
         return Attribute(FILL_VALUE, element, (_NOT_A_TIME,))
-    if array.fill_value is None:
+    if array.fill_value is None or (own is None and not marks_missing(array)):
         return None
-    if kind == "f" and element is not array.dtype.nc_type:  # float16
-        return Attribute(FILL_VALUE, element, (float(np.asarray(array.fill_value)),))
+    if kind in "iuf" and element is not array.dtype.nc_type:  # float16, or of ml_dtypes
+        number = np.asarray(array.fill_value).astype(float).item()
+        return Attribute(FILL_VALUE, element, (number if kind == "f" else int(number),))
     if own is None:
-        derived = next((a for a in attributes_with_fill(variable) if a.name == FILL_VALUE), None)
         return None if derived is None else _as_fill(derived, element)
     try:
         stated = fill_attribute(array.fill_value, array.dtype, variable.path)

@@ -12,6 +12,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.messages import shown
 from nczfs.model.printing import encoded
+from nczfs.model.smallnumbers import number_kind, small_number
 from nczfs.views.forms import BinaryForm, Buffer, Flags, Form
 
 _REPLACEMENT = np.uint32(0xFFFD)
@@ -30,7 +31,9 @@ def cell_form(array_dtype: np.dtype[Any], cell: np.dtype[Any]) -> Form:
     Most cells have the bytes of the element: a bool is one byte, a time its int64, a complex number
     its two parts, and so on.
     """
-    if array_dtype.kind == "f" and array_dtype.itemsize == 2 and cell.itemsize == 4:
+    if array_dtype == np.float16 or (
+        small_number(array_dtype) is not None and number_kind(array_dtype) != "c"
+    ):
         return WideForm(cell)
     if array_dtype.kind == "U":
         return TextForm(cell.itemsize)
@@ -46,18 +49,18 @@ def text_cells(texts: tuple[str, ...], width: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class WideForm(Form):
-    """Elements of float16 as float32, which has every value of float16.
+    """Elements of float16 or of ml_dtypes as numbers of a type that has all their values.
 
     Attributes
     ----------
-    dtype : float32 in the byte order of the file.
+    dtype : float32 or an integer of one byte, in the byte order of the file.
     """
 
     dtype: np.dtype[Any]
 
     @property
     def width(self) -> int:
-        return 4
+        return self.dtype.itemsize
 
     @property
     def is_uncopied(self) -> bool:
@@ -76,12 +79,13 @@ class WideForm(Form):
 
     def parse(self, data: Buffer, dtype: np.dtype[Any]) -> Values:
         wide = np.require(np.frombuffer(data, self.dtype), requirements="A")
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             found = wide.astype(dtype)
-        differing = np.flatnonzero((found != wide) & ~(np.isnan(found) & np.isnan(wide)))
+            back = found.astype(wide.dtype)
+        differing = np.flatnonzero((back != wide) & ((back == back) | (wide == wide)))
         if differing.size:
             raise BadValue(
-                f"the array stores float16, and {wide[differing[0]]} is none; the nearest is "
+                f"the array stores {dtype.name}, and {wide[differing[0]]} is none; the nearest is "
                 f"{found[differing[0]]}"
             )
         return found

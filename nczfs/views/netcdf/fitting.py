@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from nczfs.engine import headway
 from nczfs.errors import CodecError, Unsupported
 from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
@@ -141,6 +142,7 @@ class _Fitting:
         for name, why in group.broken:
             self._broken.append(self._line(below(here, name), f"cannot be read: {why}"))
         for variable in group.variables:
+            headway.make()
             dimensions = [self._declared[d.group][d.name] for d in self._homes.of(variable, here)]
             try:
                 yield self._member(variable, dimensions)
@@ -210,6 +212,7 @@ class _Fitting:
         )
 
     def _variable(self, member: _Member, names: FileNames) -> FileVariable:
+        headway.make()
         variable, type_ = member.variable, member.type
         name = names.variable(variable)
         dimensions = tuple(names.dimension(d) for d in member.dimensions)

@@ -46,3 +46,5 @@ CLASSIC = FileKind(
     attributes_max=(1 << 31) - 1,
     values_bytes_max=(1 << 63) - _HEADER_BYTES,
 )
+
+NETCDF_SUFFIXES = (NETCDF4.suffix, CLASSIC.suffix)

@@ -11,8 +11,9 @@ import numpy as np
 from nczfs.errors import Unsupported
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
-from nczfs.model.dtypes import NcType, VlenKind
+from nczfs.model.dtypes import DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.model.smallnumbers import number_kind, small_number
 from nczfs.views.netcdf.kinds import FileKind
 from nczfs.views.netcdf.names import Names
 
@@ -79,6 +80,8 @@ def shown_type(variable: Variable, kind: FileKind) -> ShownType:
             return ShownType(NcType.BYTE, np.dtype("i1"), added=(_said("dtype", "bool"),))
         case "f" if native.itemsize == 2:
             return ShownType(NcType.FLOAT, np.dtype("f4"))
+        case _ if small_number(native) is not None:
+            return _small(dtype)
         case "M" | "m":
             return ShownType(NcType.INT64, np.dtype("i8"), added=_units(native))
     if dtype.nc_type is not None:
@@ -89,6 +92,17 @@ def shown_type(variable: Variable, kind: FileKind) -> ShownType:
     if cell.itemsize > ELEMENT_BYTES_MAX:
         raise Unsupported(f"has elements of {cell.itemsize} bytes, more than {ELEMENT_BYTES_MAX}")
     return ShownType(cell, cell)
+
+
+def _small(dtype: DataType) -> ShownType:
+    match number_kind(dtype.native):
+        case "i":
+            return ShownType(NcType.BYTE, np.dtype("i1"))
+        case "u":
+            return ShownType(NcType.UBYTE, np.dtype("u1"))
+        case "f":
+            return ShownType(NcType.FLOAT, np.dtype("f4"))
+    raise Unsupported(f"is of type {dtype.typestr}")
 
 
 def fault_of(variable: Variable, kind: FileKind) -> str | None:

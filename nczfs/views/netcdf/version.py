@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nczfs.engine import headway
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import node_to_hold
@@ -87,6 +88,7 @@ def version_of(
     shown: list[ArrayElements] = []
 
     def elements(variable: Variable) -> ElementSource:
+        headway.make()
         shown.append(ArrayElements(dataset.array(variable), node_to_hold(variable)))
         return shown[-1]
 
@@ -108,9 +110,9 @@ def _mtime_ns(dataset: Dataset, group: Group) -> int | None:
         each = waiting.pop()
         waiting += each.groups
         for path in (each.header.path, *(variable.path for variable in each.variables)):
-            loaded = dataset.load(path)
-            if loaded is not None and loaded.mtime_ns is not None:
-                newest = max(newest or 0, loaded.mtime_ns)
+            mtime_ns = dataset.mtime_ns(path)
+            if mtime_ns is not None:
+                newest = max(newest or 0, mtime_ns)
     return newest
 
 

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from nczfs.zmap.aside import Aside
-from nczfs.zmap.directory.leftovers import new_aside
+from nczfs.zmap.aside import Aside, new_aside
 from nczfs.zmap.directory.rooted import DIRECTORY, RootedDirectory
 from nczfs.zmap.keys import Prefix, join
 
@@ -34,11 +33,12 @@ def can_exchange() -> bool:
 
 
 @contextlib.contextmanager
-def aside(root: RootedDirectory, prefix: Prefix, *, durable: bool) -> Iterator[Aside]:
+def aside(root: RootedDirectory, prefix: Prefix, path: str, *, durable: bool) -> Iterator[Aside]:
     """Yield a place beside a directory; see `ZMap.aside`. Raises `OSError` of the system calls.
 
     Parameters
     ----------
+    path : below the place, of the new directory.
     durable : whether the exchange returns when it would survive a power failure.
     """
     parent, _, leaf = prefix.rpartition("/")
@@ -50,7 +50,7 @@ def aside(root: RootedDirectory, prefix: Prefix, *, durable: bool) -> Iterator[A
         place = f"{name}/{_PLACE}"
         try:
 
-            def exchange(path: str) -> None:
+            def exchange() -> None:
                 new = f"{place}/{path}".rstrip("/")
                 with root.directory(join(parent, new)) as new_fd:
                     with contextlib.suppress(PermissionError):  # a file system without modes

@@ -9,21 +9,16 @@ import secrets
 import shutil
 from typing import Final
 
+from nczfs.zmap.aside import ASIDE
 from nczfs.zmap.directory.rooted import DIRECTORY, READ, RootedDirectory
 from nczfs.zmap.keys import OWN_FILES
 
 TEMPORARY: Final = f"{OWN_FILES}tmp-"
-ASIDE: Final = f"{OWN_FILES}new-"
 
 
 def new_temporary() -> str:
     """Return a name for a temporary file, on which its living writer holds a lock."""
     return f"{TEMPORARY}{secrets.token_hex(8)}"
-
-
-def new_aside() -> str:
-    """Return a name for a directory aside, on which its living writer holds a lock."""
-    return f"{ASIDE}{secrets.token_hex(8)}"
 
 
 class Leftovers:

@@ -19,7 +19,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.aside import Aside
+from nczfs.zmap.aside import Aside, Exchanges
 from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
@@ -87,7 +87,7 @@ class DirectoryZMap(ZMap):
                 writable=writable,
                 conditional_writes=locks,
                 case_sensitive=case_sensitive is not False,
-                exchanges=locks and can_exchange(),
+                exchanges=Exchanges.PREFIXES if locks and can_exchange() else Exchanges.NOTHING,
             )
         except OSError as error:
             self._root.close()
@@ -213,16 +213,17 @@ class DirectoryZMap(ZMap):
                 yield stat_of(key, status)
 
     @contextlib.contextmanager
-    def aside(self, prefix: Prefix) -> Iterator[Aside]:
-        if not self._features.exchanges or not prefix:
+    def aside(self, prefix: Prefix, path: str = "") -> Iterator[Aside]:
+        if not self._features.exchanges.covers(prefix):
             raise ReadOnlyStore(f"{self._name}/{prefix}: cannot be replaced in one step")
         with contextlib.ExitStack() as opened:
             with self._asking(prefix):
-                found = opened.enter_context(aside(self._root, prefix, durable=self._durable))
+                made = aside(self._root, prefix, path, durable=self._durable)
+                found = opened.enter_context(made)
 
-            def exchange(path: str) -> None:
+            def exchange() -> None:
                 with self._asking(prefix):
-                    found.exchange(path)
+                    found.exchange()
 
             yield Aside(found.prefix, exchange)
 

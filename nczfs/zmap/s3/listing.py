@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from threading import Semaphore
 from typing import NamedTuple, Self
 
@@ -231,14 +232,15 @@ def _before(key: str) -> str:
     return f"{key[:-1]}{chr(ord(key[-1]) - 1)}~"
 
 
-def stats(pages: Iterator[ListingPage]) -> Iterator[Stat]:
-    """Yield all objects whose names are keys; the others are counted as hidden."""
+def stats(pages: Iterator[ListingPage], prefix: Prefix) -> Iterator[Stat]:
+    """Yield all objects whose names below a prefix are keys; the others are counted as hidden."""
+    has_key = partial(_has_key, len(prefix) + 1 if prefix else 0)
     for page in pages:
-        yield from page.objects if page.keys_are_usual else filter(_has_key, page.objects)
+        yield from page.objects if page.keys_are_usual else filter(has_key, page.objects)
 
 
-def _has_key(found: Stat) -> bool:
-    is_key = _is_key(found.key)
+def _has_key(below: int, found: Stat) -> bool:
+    is_key = _is_key(found.key[below:])
     if not is_key and not _is_marker(found):
         HIDDEN_KEYS.inc()
     return is_key

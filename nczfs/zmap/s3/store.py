@@ -227,7 +227,7 @@ class S3ZMap(ZMap):
         return listing.entries(self._pages(prefix, one_level=True), prefix)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
-        return listing.stats(self._pages(prefix, one_level=False))
+        return listing.stats(self._pages(prefix, one_level=False), prefix)
 
     def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
         return listing.run_from(self._transport, f"{prefix}/" if prefix else "", first)

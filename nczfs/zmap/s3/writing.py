@@ -229,7 +229,8 @@ class S3Writer:
         upload = multipart.begin(self._transport, key, headers)
         with self._notes.kept(upload):
             etags = self._make_parts(upload, pieces)
-            if replaces is not None and not condition:
+            is_source = any(piece.stat.key == key for piece in _copied(pieces))  # just compared
+            if replaces is not None and not condition and not is_source:
                 self._compare(key, replaces)
             answer = upload.complete(etags, condition)
             version = answers.made_version(answer) if answer.status == 200 else None

@@ -8,12 +8,13 @@ import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from nczfs.errors import CorruptStore
+from nczfs.errors import CorruptStore, Unsupported
 from nczfs.zmap import fileio
 from nczfs.zmap.base import Buffer
 from nczfs.zmap.directory import TEMPORARY
@@ -22,12 +23,14 @@ from nczfs.zmap.zip.growing import GrowingArchive, keep_ownership
 from nczfs.zmap.zip.index import ZipIndex, entry_parts, read_index, whole_entries
 from nczfs.zmap.zip.locking import lock_archive
 from nczfs.zmap.zip.oserrors import translated
+from nczfs.zmap.zip.ozx import without_mark
 from nczfs.zmap.zip.records import (
     CENTRAL,
     FULL32,
     HAS_DESCRIPTOR,
     LOCAL,
     LOCAL_MAGIC,
+    STORED,
     end_records,
     widened,
     without_zip64,
@@ -60,7 +63,27 @@ class Compaction:
         return self.size_before - self.size_after
 
 
-def compact(path: str, *, dry_run: bool = False) -> Compaction:
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The order of members in an archive that is read in pieces.
+
+    Attributes
+    ----------
+    first : the name of the members that come first, those of fewer levels before others.
+    comment : of the archive.
+    """
+
+    first: bytes
+    comment: bytes
+
+    def rank(self, name: bytes) -> tuple[int, bytes] | None:
+        """Return the place of a member among the first ones; None: it is none of them."""
+        return (name.count(b"/"), name) if name.rpartition(b"/")[2] == self.first else None
+
+
+def compact(
+    path: str, *, dry_run: bool = False, arrangement: Arrangement | None = None
+) -> Compaction:
     """Write an archive anew with only its members, and rename the new file over the old one.
 
     The headers of members keep all their contents. A crash leaves the old or the new archive.
@@ -68,9 +91,11 @@ def compact(path: str, *, dry_run: bool = False) -> Compaction:
     Parameters
     ----------
     dry_run : whether to simulate; then no permission to write is needed.
+    arrangement : of the new archive; None: the members stay in their order.
 
     Raises
     ------
+    Unsupported : the archive compresses members, or has all in a directory; an arranged one cannot.
     StoreBusy : another process is writing to it. NoSuchObject : there is no archive.
     CorruptStore : it is not a zip archive, or its members overlap or are damaged.
     """
@@ -79,15 +104,15 @@ def compact(path: str, *, dry_run: bool = False) -> Compaction:
     if dry_run:
         archive = GrowingArchive(path, name, may_repair=False)
         try:
-            return _Plan(archive.fd, archive.size, name).result
+            return _Plan(archive.fd, archive.size, name, arrangement).result
         finally:
             archive.close()
     with translated(name):
         fd = lock_archive(path, name)
         try:
             recover(fd, path, name)
-            plan = _Plan(fd, os.fstat(fd).st_size, name)
-            if plan.result.dead_bytes:
+            plan = _Plan(fd, os.fstat(fd).st_size, name, arrangement)
+            if plan.result.dead_bytes or arrangement is not None:
                 _replace(fd, path, plan)
             return plan.result
         finally:
@@ -119,17 +144,27 @@ class _Plan:
     Members that share a local header keep sharing it.
     """
 
-    def __init__(self, fd: int, size: int, name: str) -> None:
+    def __init__(self, fd: int, size: int, name: str, arrangement: Arrangement | None) -> None:
         self._fd = fd
         self._name = name
+        self._arrangement = arrangement
         self._index = self._read_index(fd, size)
+        if arrangement is not None and self._index.top:
+            raise Unsupported(f"{name}: all members are in the directory {self._index.top!r}")
         gone = set(self._index.columns.shadowed.tolist())
         rows = range(self._index.end.count)
         self._kept = np.array([row not in gone for row in rows], bool)
         self._starts = np.zeros(len(rows), np.uint64)
         self._sizes = np.zeros(len(rows), np.uint64)
+        ranks: list[tuple[tuple[int, bytes], int]] = []
         for row, entry in self._entries():
             self._measure(row, entry)
+            if arrangement is not None:
+                self._check_stored(entry)
+                rank = arrangement.rank(entry_parts(entry, 0)[0])
+                if rank is not None:
+                    ranks.append((rank, row))
+        self._first_rows = [row for _, row in sorted(ranks)]
         self._targets = self._placed()
         directory_size = sum(map(len, self._directory()))
         self._directory_at = self._members_end
@@ -203,6 +238,14 @@ class _Plan:
         self._starts[row] = start
         self._sizes[row] = stop - start
 
+    def _check_stored(self, entry: bytes) -> None:
+        """Raise Unsupported if the archive compresses a member."""
+        if CENTRAL.unpack_from(entry)[4] != STORED:
+            raise Unsupported(
+                f"{self._member(entry_parts(entry, 0)[0])}: is compressed by the archive; a new "
+                "archive that `nczfs cp` makes compresses nothing"
+            )
+
     def _member(self, name: bytes) -> str:
         return f"{self._name}/{name.decode(errors='backslashreplace')}"
 
@@ -215,18 +258,23 @@ class _Plan:
         if self._order.size and fileio.read_at(self._fd, 0, 4) != LOCAL_MAGIC:
             # A self-extracting program is there, whichever way offsets are counted.
             self._lead = int(self._starts[self._order[0]])
+        last_start, last_stop = -1, 0
+        for row in self._order.tolist():
+            start, stop = int(self._starts[row]), int(self._starts[row] + self._sizes[row])
+            if start < last_stop and (start, stop) != (last_start, last_stop):
+                raise CorruptStore(f"{self._name}: members overlap, so it is left as it is")
+            last_start, last_stop = start, stop
+        if self._first_rows:
+            rest = self._order[~np.isin(self._order, self._first_rows)]
+            self._order = np.concatenate([np.array(self._first_rows, rest.dtype), rest])
         at = self._lead
-        last_start, last_stop, last_target = -1, 0, 0
+        shared: dict[int, int] = {}
         for row in self._order.tolist():
             start, size = int(self._starts[row]), int(self._sizes[row])
-            if start == last_start and start + size == last_stop:
-                targets[row] = last_target
-                continue
-            if start < last_stop:
-                raise CorruptStore(f"{self._name}: members overlap, so it is left as it is")
-            targets[row] = at
-            last_start, last_stop, last_target = start, start + size, at
-            at += size
+            if start not in shared:
+                shared[start] = at
+                at += size
+            targets[row] = shared[start]
         self._members_end = at
         return targets
 
@@ -246,17 +294,23 @@ class _Plan:
             yield run
 
     def _directory(self) -> Iterator[bytes]:
-        for row, entry in self._entries():
+        first = dict.fromkeys(self._first_rows, b"")
+        if first:
+            first.update((row, entry) for row, entry in self._entries() if row in first)
+        rest = ((row, entry) for row, entry in self._entries() if row not in first)
+        for row, entry in chain(first.items(), rest):
             yield _moved(entry, int(self._targets[row]) - self._index.end.shift)
 
     def _end_records(self, directory_size: int) -> bytes:
-        end = self._index.end
+        end, arrangement = self._index.end, self._arrangement
+        comment = end.comment if arrangement is None else arrangement.comment
         return end_records(
             int(self._kept.sum()),
             directory_size,
             self._directory_at,
             shift=end.shift,
-            comment=end.comment,
+            comment=comment,
+            is_wide=without_mark(comment) != comment,
         )
 
 

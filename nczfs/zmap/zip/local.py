@@ -12,15 +12,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from nczfs.errors import BadKey, Conflict, ObjectExists, ReadOnlyStore
+from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, ReadOnlyStore
+from nczfs.zmap.aside import Aside, Exchanges, new_aside
 from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, is_own, is_within, join
 from nczfs.zmap.zip.growing import Commit, GrowingArchive
 from nczfs.zmap.zip.index import ROOT_MARK, ZipIndex, ZipMember, whole_entries
 from nczfs.zmap.zip.indexcache import IndexCache
+from nczfs.zmap.zip.ozx import without_mark
 from nczfs.zmap.zip.records import FULL16, STORED, UTF8, NewMember, dos_time, end_records
 from nczfs.zmap.zip.store import ENCODING, OpenArchive, open_index
-from nczfs.zmap.zip.view import WrittenMember, version_of
+from nczfs.zmap.zip.view import MemberChanges, WrittenMember, version_of
 
 try:  # a fifth of the time of zlib's
     from isal.isal_zlib import crc32
@@ -84,12 +86,14 @@ class LocalZipZMap(ZMap):
         writable = not read_only and all(
             os.access(path, os.W_OK) for path in (self._archive.path, directory)
         )
+        can_exchange = writable and not options.write_once
         self._features = Features(
             writable=writable,
             conditional_writes=writable,
             write_once=options.write_once,
             dates_objects=False,
             gathers_writes=writable,
+            exchanges=Exchanges.ALL if can_exchange else Exchanges.NOTHING,
         )
 
     @property
@@ -140,6 +144,21 @@ class LocalZipZMap(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._archive.open.list(prefix)
 
+    @contextlib.contextmanager
+    def aside(self, prefix: Prefix, path: str = "") -> Iterator[Aside]:
+        self._check_writable(Key(prefix))
+        if self._options.write_once:
+            raise ReadOnlyStore(f"{self.name}/{prefix}: the archive is written once")
+        if next(self.list(prefix), None) is None:
+            raise NoSuchObject(f"{self.name}/{prefix}: nothing is there")
+        place = Prefix(join(prefix, new_aside()))
+        new = join(place, path) if path else place
+        self._archive.begin_aside(self, new, prefix)
+        try:
+            yield Aside(place, lambda: self._archive.exchange(new, prefix, self._options.commit))
+        finally:
+            self._archive.end_aside(place)
+
     def flush(self) -> None:
         """Commit writes to the archive, with a new central directory each time."""
         self._archive.flush(self._options.commit)
@@ -171,6 +190,8 @@ class _Archive:
         self.handles = 0
         self._lock = threading.RLock()
         self._cache = options.index_cache
+        self._goals: dict[str, Prefix] = {}
+        self._aside = MemberChanges()
         self._bytes = GrowingArchive(path, self.name, may_repair=may_repair)
         try:
             self.open = self._opened(None)
@@ -201,18 +222,17 @@ class _Archive:
     ) -> Version:
         """Write as `ZMap.write` does."""
         view = memoryview(data).cast("B")
-        name = self._member_name(key)
+        name = self._member_name(self._goal(key))
         new = NewMember(name, len(view), crc32(view), dos_time(time.time()))
         header = new.local_header()
         with self._lock:
             self.begin(handle)
-            self._hides_flushed |= self._check_replaceable(key, replaces, once=once)
+            hides = self._check_replaceable(key, replaces, once=once)
             offset = self._bytes.append([header, view])
             entry = new.central_entry(offset - self.open.view.index.end.shift)
             size = len(view)
             member = ZipMember(-1, offset, len(header), size, size, new.crc, STORED, UTF8)
-            self.open.view.changes.put(key.encode(*ENCODING), WrittenMember(member, entry))
-            self._is_dirty = True
+            self._put(key, WrittenMember(member, entry), hides_flushed=hides)
         return version_of(member)
 
     def delete(self, handle: object, key: Key, version: Version | None, *, once: bool) -> None:
@@ -224,9 +244,7 @@ class _Archive:
                 raise Conflict(f"{self.name}/{key}: replaced since it was opened")
             if once and self._is_committed(member):
                 raise ReadOnlyStore(f"{self.name}/{key}: the archive is written once")
-            self.open.view.changes.put(key.encode(*ENCODING), None)
-            self._hides_flushed |= self._is_committed(member)
-            self._is_dirty = True
+            self._put(key, None, hides_flushed=self._is_committed(member))
 
     def flush(self, how: Commit) -> None:
         """Flush as `ZMap.flush` does."""
@@ -234,7 +252,8 @@ class _Archive:
             if not self._is_dirty:
                 return
             if not self._has_changed():
-                self._bytes.drop()
+                if not self._goals:
+                    self._bytes.drop()
                 self._is_dirty = False
                 return
             self._bytes.commit(self._closing(), how)
@@ -242,6 +261,42 @@ class _Archive:
             view = self.open.view
             if len(view.changes) > _FOLD_LEAST + len(view.index) // 8:
                 self.open = self._opened(view.index.top)
+
+    def begin_aside(self, handle: object, new: Prefix | Key, goal: Prefix) -> None:
+        """Take members aside from now on that will be at a prefix, under their later names."""
+        with self._lock:
+            self.begin(handle)
+            self._goals[f"{new}/"] = goal
+
+    def exchange(self, new: Prefix | Key, goal: Prefix, how: Commit) -> None:
+        """Put the members aside in the place of others, and commit that; all or nothing."""
+        start = f"{new}/".encode(*ENCODING)
+        with self._lock:
+            before = self.open.view.changes, self._is_dirty, self._hides_flushed
+            by_key = dict(before[0].by_key)
+            for key, _ in self.open.view.below(goal.encode(*ENCODING)):
+                by_key[key] = None
+            found = {key: each for key, each in self._aside.by_key.items() if key.startswith(start)}
+            above = f"{goal}/".encode(*ENCODING) if goal else b""
+            by_key.update((above + key[len(start) :], each) for key, each in found.items())
+            if not any(found.values()):
+                raise NoSuchObject(f"{self.name}/{new}: nothing is there")
+            view = self.open.view
+            view.changes = MemberChanges(by_key)
+            self._is_dirty = self._hides_flushed = True
+            try:
+                self.flush(how)
+            except BaseException:
+                view.changes, self._is_dirty, self._hides_flushed = before
+                raise
+            self._aside.drop(start)
+
+    def end_aside(self, place: Prefix) -> None:
+        """Forget what is aside there; its bytes go with the next flush that has nothing to keep."""
+        start = f"{place}/".encode(*ENCODING)
+        with self._lock:
+            self._goals = {n: g for n, g in self._goals.items() if not is_within(n, place)}
+            self._aside.drop(start)
 
     def end(self, handle: object) -> None:
         """Let other processes write, if no map of this process writes any more."""
@@ -259,7 +314,23 @@ class _Archive:
             self._bytes.close()
 
     def _opened(self, top: str | None) -> OpenArchive:
-        return OpenArchive(self._bytes, open_index(self._bytes, top, self._cache))
+        index = open_index(self._bytes, top, self._cache)
+        return OpenArchive(self._bytes, index, aside=self._aside)
+
+    def _put(self, key: Key, written: WrittenMember | None, *, hides_flushed: bool) -> None:
+        if is_own(key):
+            self._aside.put(key.encode(*ENCODING), written)
+            return
+        self.open.view.changes.put(key.encode(*ENCODING), written)
+        self._hides_flushed |= hides_flushed
+        self._is_dirty = True
+
+    def _goal(self, key: Key) -> Key:
+        """Return the key that an object will have when it is in place."""
+        for new, goal in self._goals.items():
+            if key.startswith(new):
+                return join(goal, key[len(new) :])
+        return key
 
     def _member_name(self, key: Key) -> bytes:
         if "\\" in key:
@@ -308,7 +379,7 @@ class _Archive:
         written = changes.written()
         entries = b"".join(each.entry for each in written)
         yield entries
-        comment = index.end.comment
+        comment = without_mark(index.end.comment)
         if not index.top and ROOT_MARK not in comment:
             # Otherwise the only directory of an archive, without anything beside it, counts as its
             # top.

@@ -126,16 +126,19 @@ def widened(extra: bytes, values: Sequence[int]) -> list[int]:
     return list(values)
 
 
-def end_records(count: int, size: int, start: int, *, shift: int, comment: bytes) -> bytes:
+def end_records(
+    count: int, size: int, start: int, *, shift: int, comment: bytes, is_wide: bool = False
+) -> bytes:
     """Return the records after a central directory of `count` entries at byte `start`.
 
     Parameters
     ----------
     shift : number of bytes before the archive; offsets are counted from its beginning.
+    is_wide : whether the zip64 records are written even if the others have room for all numbers.
     """
     offset = start - shift
     end64 = b""
-    if count >= FULL16 or size >= FULL32 or offset >= FULL32:
+    if is_wide or count >= FULL16 or size >= FULL32 or offset >= FULL32:
         record = END64.pack(
             END64_MAGIC, END64.size - 12, _UNIX | _NEEDED64, _NEEDED64, 0, 0, count, count, size,
             offset,

@@ -16,7 +16,7 @@ from nczfs.zmap.zip.indexcache import IndexCache, load_index
 from nczfs.zmap.zip.members import MAX_INFLATED_BYTES, MemberReader, read_exactly
 from nczfs.zmap.zip.points import AccessPoints
 from nczfs.zmap.zip.source import ArchiveBytes, ObjectBytes
-from nczfs.zmap.zip.view import ArchiveView, version_of
+from nczfs.zmap.zip.view import ArchiveView, MemberChanges, version_of
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,9 @@ class OpenArchive:
         source: ArchiveBytes,
         index: ZipIndex,
         max_inflated_bytes: int = MAX_INFLATED_BYTES,
+        aside: MemberChanges | None = None,
     ) -> None:
-        self.view = ArchiveView(index)
+        self.view = ArchiveView(index, MemberChanges() if aside is None else aside)
         self.nbytes = index.nbytes
         self._source = source
         self._reader = MemberReader(source, index, AccessPoints(), max_inflated_bytes)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nczfs.zmap.aside import ASIDE
 from nczfs.zmap.base import Version
 from nczfs.zmap.zip.index import ZipIndex, ZipMember
 
@@ -22,14 +23,18 @@ class WrittenMember:
 class MemberChanges:
     """Writes and deletions since the index was read. One lock guards its changes.
 
+    Parameters
+    ----------
+    by_key : the first ones.
+
     Attributes
     ----------
-    by_key : None for deleted members; read-only.
+    by_key : None for deleted members; changed by `put` and `drop` only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_key: dict[bytes, WrittenMember | None] | None = None) -> None:
         self._lock = threading.Lock()
-        self.by_key: dict[bytes, WrittenMember | None] = {}
+        self.by_key: dict[bytes, WrittenMember | None] = {} if by_key is None else by_key
         self._sorted: list[bytes] = []
 
     def __len__(self) -> int:
@@ -39,6 +44,12 @@ class MemberChanges:
         """Note that a member was written, or (None) deleted."""
         with self._lock:
             self.by_key[key] = written
+
+    def drop(self, start: bytes) -> None:
+        """Forget all members whose keys begin with a text."""
+        with self._lock:
+            for key in [key for key in self.by_key if key.startswith(start)]:
+                del self.by_key[key]
 
     def keys(self) -> list[bytes]:
         """Return all present keys, sorted; the result must not be changed."""
@@ -53,16 +64,30 @@ class MemberChanges:
             found = [written for written in self.by_key.values() if written is not None]
         return sorted(found, key=lambda written: written.member.offset)
 
+    def below(self, before: bytes) -> Iterator[tuple[bytes, ZipMember]]:
+        """Yield the written members whose keys begin with a text."""
+        for key in self.keys():
+            if key.startswith(before) and (written := self.by_key.get(key)) is not None:
+                yield key, written.member
+
 
 class ArchiveView:
-    """An index and later changes. Thread-safe; listings see changes while they run."""
+    """An index and later changes. Thread-safe; listings see changes while they run.
 
-    def __init__(self, index: ZipIndex) -> None:
+    Parameters
+    ----------
+    aside : members that will replace others; only listings of their own place show them.
+    """
+
+    def __init__(self, index: ZipIndex, aside: MemberChanges) -> None:
         self.index = index
         self.changes = MemberChanges()
+        self.aside = aside
 
     def find(self, key: bytes) -> ZipMember | None:
         """Return the member with a key."""
+        if (apart := self.aside.by_key.get(key)) is not None:
+            return apart.member
         if key not in self.changes.by_key:
             return self.index.find(key)
         written = self.changes.by_key[key]
@@ -71,6 +96,9 @@ class ArchiveView:
     def below(self, prefix: bytes) -> Iterator[tuple[bytes, ZipMember]]:
         """Yield all members below a prefix."""
         before = prefix + b"/" if prefix else b""
+        if _is_aside(prefix):
+            yield from self.aside.below(before)
+            return
         cursor = _Cursor(self, before)
         while (found := cursor.current()) and found[0].startswith(before):
             yield found
@@ -80,6 +108,9 @@ class ArchiveView:
         """Yield names of the next level, each with its member, and whether others are below it."""
         before = prefix + b"/" if prefix else b""
         skip = len(before)
+        if _is_aside(prefix):
+            yield from _first_level(self.aside.below(before), skip)
+            return
         cursor = _Cursor(self, before)
         while (found := cursor.current()) and found[0].startswith(before):
             key, member = found
@@ -146,6 +177,28 @@ class _Cursor:
         self._changed = (
             self._changed_keys[changed_at] if changed_at < len(self._changed_keys) else None
         )
+
+
+def _is_aside(prefix: bytes) -> bool:
+    return b"/" + ASIDE.encode() in b"/" + prefix
+
+
+def _first_level(
+    found: Iterator[tuple[bytes, ZipMember]], skip: int
+) -> Iterator[tuple[bytes, ZipMember | None, bool]]:
+    """Yield the names of a level, as `ArchiveView.children` does.
+
+    Parameters
+    ----------
+    skip : the length of what is before the names.
+    """
+    names: dict[bytes, tuple[ZipMember | None, bool]] = {}
+    for key, member in found:
+        name, _, below = key[skip:].partition(b"/")
+        own, has_below = names.get(name, (None, False))
+        names[name] = (own, True) if below else (member, has_below)
+    for name, (own, has_below) in names.items():
+        yield name, own, has_below
 
 
 def version_of(member: ZipMember) -> Version:

@@ -36,6 +36,13 @@ OF_FIELD = {"units": "K", "long_name": "temperature at 2 m"}
 
 def write_field(store: Path, name: str, more: float = 0) -> None:
     """Write the dataset ``name.zarr``: Zarr v2 with the convention of xarray."""
+    dataset = field_dataset(more)
+    dataset[VARIABLE].encoding["chunks"] = (1, 4, 5)
+    dataset.to_zarr(store / f"{name}.zarr", zarr_format=2, consolidated=False)
+
+
+def field_dataset(more: float = 0) -> xarray.Dataset:
+    """The dataset in memory, without `_FillValue`."""
     dataset = xarray.Dataset(
         {
             VARIABLE: (DIMENSIONS, (FIELD + more).astype("f4"), OF_FIELD),
@@ -46,8 +53,7 @@ def write_field(store: Path, name: str, more: float = 0) -> None:
     )
     for variable in dataset.variables.values():
         variable.encoding["_FillValue"] = None
-    dataset[VARIABLE].encoding["chunks"] = (1, 4, 5)
-    dataset.to_zarr(store / f"{name}.zarr", zarr_format=2, consolidated=False)
+    return dataset
 
 
 def write_native(path: Path, form: Format, more: float = 0) -> Path:

@@ -22,6 +22,8 @@ BLOSC = {"cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}
         ("blosc", [("blosc", BLOSC | {"cname": "lz4", "clevel": 5})]),
         ("zlib:1, fletcher32", [("zlib", {"level": 1}), ("fletcher32", {})]),
         ('[{"id": "delta", "dtype": "<i4"}]', [("delta", {"dtype": "<i4"})]),
+        ('[{"name": "gzip", "configuration": {"level": 1}}]', [("gzip", {"level": 1})]),
+        ('[{"name": "crc32c"}]', [("crc32c", {})]),
     ],
 )
 def test_codecs_stand_in_the_order_in_which_they_encode(
@@ -34,7 +36,8 @@ def test_codecs_stand_in_the_order_in_which_they_encode(
     "text",
     [
         *("", "zip", "zlib:", "zlib:10", "zlib:4:5", "bz2:0", "blosc:nosuch", "blosc:lz4:10"),
-        *("[1]", "[", '[{"level": 4}]', "none:1", "fletcher32:1", "shuffle,,zlib"),
+        *("[1]", "[", '[{"level": 4}]', '[{"name": "gzip", "level": 4}]'),
+        *("none:1", "fletcher32:1", "shuffle,,zlib"),
     ],
 )
 def test_what_is_no_codec_is_refused(text: str) -> None:

@@ -267,6 +267,7 @@ def test_an_unfinished_copy_names_itself(many: Path, tmp_path: Path) -> None:
     done = run("rm", "-r", "--dry-run", target)
     they = f"{count} object{'s' if count > 1 else ''}"
     assert done.stdout == f"{target}: {they} would be removed\n"
+    os.mkdir(target / "killed_before_the_first_chunk")
     assert run("rm", "-r", target).stdout == f"{target}: {they} removed\n"
     assert not target.exists()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
@@ -280,3 +281,25 @@ def tree_of(top: Path) -> dict[str, bytes | None]:
         str(path.relative_to(top)): path.read_bytes() if path.is_file() else None
         for path in top.rglob("*")
     }
+
+
+def test_a_file_that_ends_the_library_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "loop.nc", "w", track_order=True) as file:
+        file.create_group("g", track_order=True)["up"] = file["/"]
+    assert run("import", tmp_path / "loop.nc", tmp_path / "d") == 1
+    error = capsys.readouterr().err
+    assert "loop.nc: " in error
+    assert "HDF error" in error or "the library failed" in error
+    assert not (tmp_path / "d").exists()
+
+
+def test_an_attribute_that_no_document_can_hold_is_named_by_its_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.long = "a" * (17 << 20)
+    assert run("import", tmp_path / "a.nc", tmp_path / "d") == 1
+    assert "bytes is not read (max 16777216)" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()

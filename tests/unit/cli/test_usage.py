@@ -75,7 +75,7 @@ def test_ls_l_counts_chunks_and_no_documents(
     found = rows(capsys, "ls", "-lR", dataset)
     assert list(found) == ["/e", "/s", "/v", "/g", "/g/a", "/g/deep", "/g/deep/b"]
     assert found["/v"]["stored_bytes"] == 4000
-    assert found["/v"]["stored_chunks"] == 5
+    assert found["/v"]["stored_objects"] == 5
     assert found["/v"]["ratio"] == 2
     assert found["/e"]["stored_bytes"] == 0
     assert found["/e"]["ratio"] is None

@@ -1,8 +1,10 @@
-"""Memory for decoded data: used again only by whoever said that nothing of it is kept."""
+"""Memory for decoded data: used again only by callers that keep nothing of it."""
 
 from __future__ import annotations
 
 import threading
+
+import numpy as np
 
 from nczfs.codecs import buffers
 from nczfs.codecs.buffers import Scratch
@@ -66,3 +68,14 @@ def test_large_arrays_are_never_kept() -> None:
         large = buffers.empty(buffers.REUSED_BYTES_MAX + 1)
     with scratch.reused():
         assert buffers.empty(large.nbytes).ctypes.data != large.ctypes.data
+
+
+def test_a_block_gives_its_target_away_once_and_only_for_data_of_its_size() -> None:
+    scratch, target = Scratch(), np.zeros(1000, np.uint8)
+    with scratch.reused(target):
+        assert buffers.empty(999).ctypes.data != target.ctypes.data
+        assert buffers.empty(1000).ctypes.data == target.ctypes.data
+        buffers.empty(1000)[:] = 1
+    with scratch.reused():
+        buffers.empty(1000)[:] = 1
+    assert not target.any()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
+from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_json
+from nczfs.testing.faults import Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from tests.conftest import ExpectedWarnings
 from tests.support.counted import (
@@ -31,14 +35,14 @@ def engine() -> Engine:
     return Engine(EngineOptions(memory_limit_bytes=1 << 20))
 
 
-def test_a_far_dataset_with_consolidated_metadata_opens_with_one_request(
+def test_a_far_dataset_with_consolidated_metadata_opens_with_two_requests_at_once(
     store: CountedStore, engine: Engine
 ) -> None:
     consolidate(store)
     dataset = opened(store, engine)
     assert dataset.group("").variables
     assert variable(dataset, "v").dimensions[0].name == "y"
-    assert store.reads == {".zmetadata": 1}
+    assert store.reads == {".zmetadata": 1, "zarr.json": 1}
 
 
 def test_a_variable_that_the_consolidated_metadata_do_not_know_is_found(
@@ -71,3 +75,28 @@ def test_a_variable_keeps_its_array_until_its_description_changes(
     put_array(store, "v", np.ones((2, 2), "<f4"), (2, 2))
     dataset._metadata.forget(ROOT)
     assert dataset.array(variable(dataset, "v")) is not first
+
+
+@pytest.mark.parametrize(
+    ("format_name", "own", "others"),
+    [
+        ("nczarr", {"v/.zarray", "v/.zattrs", "v/.zgroup"}, {"v/zarr.json"}),
+        ("zarr3", {"v/zarr.json"}, {"v/.zarray", "v/.zgroup"}),
+    ],
+)
+def test_documents_of_another_version_are_requested_with_those_of_a_new_variable(
+    format_name: str, own: set[str], others: set[str]
+) -> None:
+    one_by_one: list[str] = []
+    together: list[str] = []
+
+    def note(operation: str, key: str) -> None:
+        if operation == "read" and key.startswith("v/"):
+            is_alone = threading.current_thread() is threading.main_thread()
+            (one_by_one if is_alone else together).append(key)
+
+    far = Faulty(CountedStore(), before_call=note)
+    with open_zmap(far, "w", format=format_name) as dataset:
+        dataset.create_variable("v", (4,), "i4", chunks=(4,))
+        assert one_by_one == []
+        assert sorted(together) == sorted(own | others)

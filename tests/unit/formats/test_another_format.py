@@ -247,7 +247,7 @@ def test_a_dataset_of_another_format_is_read_from_its_copy_all_the_same() -> Non
     store.asked.clear()
     with open_zmap(store) as root:
         assert list(root.groups) == ["h"]
-    assert sorted(store.asked) == [".zmetadata", "meta.json"]
+    assert sorted(store.asked) == [".zmetadata", "meta.json", "zarr.json"]
 
 
 # In a mount

@@ -10,6 +10,7 @@ from nczfs.testing.documents import DictDocuments
 
 ARRAY = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<i4", "fill_value": 0}
 GROUP = {"zarr_format": 2}
+GROUP_3 = {"zarr_format": 3, "node_type": "group"}
 
 
 def name_of(documents: dict[str, object], options: FormatOptions | None = None) -> str | None:
@@ -25,7 +26,9 @@ def name_of(documents: dict[str, object], options: FormatOptions | None = None) 
         ({".zgroup": GROUP}, "zarr2"),
         ({".zarray": ARRAY}, "zarr2"),
         ({".zattrs": {"a": 1}}, "zarr2"),
-        ({".zgroup": GROUP, "zarr.json": b"{}"}, "zarr2"),
+        ({"zarr.json": GROUP_3}, "zarr3"),
+        ({"zarr.json": GROUP_3, ".zattrs": {}}, "zarr3"),
+        ({"zarr.json": GROUP_3, ".zgroup": GROUP, ".zattrs": {"_nczarr_group": {}}}, "zarr3"),
         ({".zgroup": GROUP, ".zattrs": {"_NCProperties": "version=2,netcdf=4.10.1"}}, "zarr2"),
         ({".zgroup": GROUP, ".nczarr": {}}, "nczarr-L1"),
         ({".zgroup": GROUP, ".nczgroup": {"dims": {}}}, "nczarr-L1"),
@@ -54,11 +57,11 @@ def test_only_root_keys_are_asked_for() -> None:
         assert set(documents.asked) <= set(FORMATS.at_root)
 
 
-def test_zarr_3_alone_is_refused() -> None:
-    alone: dict[str, object] = {"zarr.json": b"{}"}
-    for documents in (alone, alone | {".zattrs": {}}):
-        with pytest.raises(Unsupported, match=r"^zarr\.json: Zarr v3"):
-            name_of(documents)
+def test_a_root_of_another_version_is_refused() -> None:
+    with pytest.raises(BadMetadata, match=r"^zarr\.json: zarr_format is missing$"):
+        name_of({".zgroup": GROUP, "zarr.json": b"{}"})
+    with pytest.raises(Unsupported, match=r"^zarr\.json: zarr_format is 4, not 3$"):
+        name_of({"zarr.json": GROUP_3 | {"zarr_format": 4}})
     with pytest.raises(Unsupported, match=r"^\.zgroup: zarr_format is 3, not 2$"):
         name_of({".zgroup": {"zarr_format": 3}})
 
@@ -114,7 +117,8 @@ def test_a_prefix_without_a_document_of_its_own_is_no_node() -> None:
 
 
 def test_formats_of_new_datasets_have_the_names_by_which_they_are_told() -> None:
-    assert FORMATS.names == ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1", "zarr2")
+    netcdf = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "nczarr-L1")
+    assert FORMATS.names == ("zarr3", *netcdf, "zarr2")
     for name in FORMATS.names:
         assert FORMATS.named(name, FormatOptions()).name == name
     assert FORMATS.named("nczarr", FormatOptions()).name == "nczarr-L3"
@@ -123,6 +127,6 @@ def test_formats_of_new_datasets_have_the_names_by_which_they_are_told() -> None
 
 def test_an_unknown_format_is_refused_with_a_list_of_the_known_ones() -> None:
     with pytest.raises(
-        UsageError, match=r"'hdf5' is not a metadata format.* nczarr-L3, .*, zarr2, nczarr"
+        UsageError, match=r"'hdf5' is not a metadata format.* zarr3, nczarr-L3, .*, zarr2, nczarr"
     ):
         FORMATS.named("hdf5", FormatOptions())

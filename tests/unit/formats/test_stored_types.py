@@ -14,6 +14,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.formats.zarr2.chain import chain_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import CodecSpec
+from nczfs.model.smallnumbers import SMALL_NUMBERS
 
 
 def typestr(name: str, wanted: Any, byte_order: str | None = None, size: int | None = None) -> str:
@@ -73,9 +74,16 @@ def test_nczarr_refuses_types_that_netcdf_lacks_and_says_what_to_do(code: str) -
         typestr("nczarr-L3", np.dtype(code))
 
 
+BFLOAT16, INT4 = SMALL_NUMBERS["bfloat16"], SMALL_NUMBERS["int4"]
+
+
 @pytest.mark.parametrize(
     ("name", "wanted", "message"),
     [
+        ("zarr2", BFLOAT16, "Zarr v2 has no type bfloat16; use the format zarr3"),
+        ("zarr2", np.dtype([("a", BFLOAT16)]), "Zarr v2 has no type bfloat16; use the format"),
+        ("nczarr-L3", BFLOAT16, "type bfloat16; store it as float, or use the format zarr3"),
+        ("nczarr-L3", INT4, "type int4; store it as byte, or use the format zarr3"),
         ("nczarr-L1", NcType.STRING, "nczarr-L1 has no strings; use the format nczarr-L3"),
         ("nczarr-L2U", np.dtype("S4"), "nczarr-L2U has no strings; use the format nczarr-L3"),
         ("nczarr-L3", NcType.JSON, "json is a type for attributes only; use string"),
@@ -89,6 +97,14 @@ def test_nczarr_refuses_types_that_netcdf_lacks_and_says_what_to_do(code: str) -
 def test_types_without_a_form_are_refused(name: str, wanted: Any, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         typestr(name, wanted)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_zarr_3_has_the_numbers_of_ml_dtypes(order: str) -> None:
+    assert typestr("zarr3", BFLOAT16, order) == "bfloat16"
+    assert typestr("zarr3", INT4, order) == "int4"
+    record = np.dtype([("a", BFLOAT16), ("b", "i2")])
+    assert typestr("zarr3", record, order) == f'[["a","bfloat16"],["b","{order}i2"]]'
 
 
 def test_strings_of_no_bytes_are_refused() -> None:

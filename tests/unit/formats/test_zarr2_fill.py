@@ -29,7 +29,7 @@ def filled(dtype: Any, fill: Any, **how: Any) -> Any:
     """The fill value, after a look whether chunks can be filled with it."""
     array, problems = array_of(dtype, fill, **how)
     assert problems == ()
-    fill_chunk(array)
+    fill_chunk(array, (0,))
     return array.fill_value
 
 

@@ -9,7 +9,7 @@ from errno import EPERM
 import pyfuse3
 import pytest
 
-from nczfs.fuse.invalidator import Invalidator
+from nczfs.fuse.invalidator import PAGES_WAITING_BYTES_MAX, Invalidator
 from nczfs.vfs.base import InodeNo
 from tests.conftest import ExpectedWarnings
 
@@ -30,6 +30,9 @@ class Kernel:
     def invalidate_entry(self, parent: int, name: bytes) -> None:
         self._take((parent, name))
 
+    def notify_store(self, ino: int, offset: int, data: bytes) -> None:
+        self._take((ino, offset, bytes(data)))
+
     def _take(self, what: object) -> None:
         self.entered.set()
         assert self.open.wait(10)
@@ -43,6 +46,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     kernel = Kernel()
     monkeypatch.setattr(pyfuse3, "invalidate_inode", kernel.invalidate_inode)
     monkeypatch.setattr(pyfuse3, "invalidate_entry", kernel.invalidate_entry)
+    monkeypatch.setattr(pyfuse3, "notify_store", kernel.notify_store)
     return kernel
 
 
@@ -206,3 +210,99 @@ def test_nothing_is_told_after_the_stop(kernel: Kernel) -> None:
     invalidator.stop()
     invalidator.invalidate_inode(InodeNo(1))
     assert kernel.told == []
+
+
+def test_pages_are_put_while_their_ticket_is_valid(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    invalidator.start()
+    ticket = invalidator.page_ticket(InodeNo(7))
+    assert invalidator.put_pages(ticket, 4096, b"pages")
+    finish(invalidator, kernel, 1)
+    assert kernel.told == [(7, 4096, b"pages")]
+
+
+def test_an_invalidation_that_is_noted_after_bytes_were_read_keeps_them_from_being_put(
+    kernel: Kernel,
+) -> None:
+    invalidator = Invalidator()
+    ticket = invalidator.page_ticket(InodeNo(7))
+    other = invalidator.page_ticket(InodeNo(8))
+    assert invalidator.put_pages(ticket, 0, b"old")  # waits for the start
+    assert invalidator.put_pages(other, 0, b"other")
+    invalidator.invalidate_inode(InodeNo(7))
+    assert not invalidator.put_pages(ticket, 4096, b"old")
+    assert invalidator.put_pages(invalidator.page_ticket(InodeNo(7)), 0, b"new")
+    invalidator.start()
+    finish(invalidator, kernel, 3)
+    assert kernel.told == [7, (8, 0, b"other"), (7, 0, b"new")]
+
+
+def test_an_invalidation_is_sent_after_pages_that_the_kernel_is_taking(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    kernel.open.clear()
+    invalidator.start()
+    assert invalidator.put_pages(invalidator.page_ticket(InodeNo(7)), 0, b"old")
+    assert kernel.entered.wait(10)
+    with invalidator.changing():
+        invalidator.invalidate_inode(InodeNo(7))
+    kernel.open.set()
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [(7, 0, b"old"), 7]
+
+
+def test_who_voids_tickets_waits_for_pages_that_the_kernel_is_taking(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    kernel.open.clear()
+    invalidator.start()
+    ticket = invalidator.page_ticket(InodeNo(7))
+    assert invalidator.put_pages(ticket, 0, b"old")
+    assert kernel.entered.wait(10)
+    assert invalidator.put_pages(ticket, 4096, b"dropped")
+    voided = threading.Thread(target=lambda: kernel.told.append(_void(invalidator, 7)))
+    voided.start()
+    kernel.open.set()
+    voided.join(10)
+    finish(invalidator, kernel, 2)
+    # "voided" comes last, unless the kernel was busy beyond all patience: then it forgets the file.
+    assert kernel.told[0] == (7, 0, b"old") or kernel.told[-1] == 7
+    assert (7, 4096, b"dropped") not in kernel.told
+
+
+def _void(invalidator: Invalidator, ino: int) -> str:
+    invalidator.void_pages(InodeNo(ino))
+    return "voided"
+
+
+def test_a_kernel_that_is_busy_with_pages_forgets_them_later_if_they_are_voided(
+    kernel: Kernel,
+) -> None:
+    invalidator = Invalidator()
+    kernel.open.clear()
+    invalidator.start()
+    assert invalidator.put_pages(invalidator.page_ticket(InodeNo(7)), 0, b"old")
+    assert kernel.entered.wait(10)
+    invalidator.void_pages(InodeNo(7))
+    kernel.open.set()
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [(7, 0, b"old"), 7]
+
+
+def test_pages_that_wait_are_bounded(kernel: Kernel) -> None:
+    invalidator = Invalidator()
+    ticket = invalidator.page_ticket(InodeNo(7))
+    piece = bytes(PAGES_WAITING_BYTES_MAX // 4)
+    assert [invalidator.put_pages(ticket, 0, piece) for _ in range(6)] == [True] * 4 + [False] * 2
+    invalidator.invalidate_inode(InodeNo(7))
+    ticket = invalidator.page_ticket(InodeNo(7))
+    assert invalidator.put_pages(ticket, 0, piece)  # those of a void ticket are forgotten
+
+
+def test_pages_that_the_kernel_does_not_take_are_no_error(kernel: Kernel) -> None:
+    kernel.error = FileNotFoundError()
+    invalidator = Invalidator()
+    invalidator.start()
+    ticket = invalidator.page_ticket(InodeNo(7))
+    assert invalidator.put_pages(ticket, 0, b"one")
+    assert invalidator.put_pages(ticket, 4096, b"two")
+    finish(invalidator, kernel, 2)
+    assert kernel.told == [(7, 0, b"one"), (7, 4096, b"two")]

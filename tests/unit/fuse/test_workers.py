@@ -7,6 +7,8 @@ import threading
 import pytest
 import trio
 
+from nczfs.engine.headway import Headway
+from nczfs.engine.headway import make as make_headway
 from nczfs.errors import DeadlinePassed, NoSpace
 from nczfs.fuse.workers import Pool
 from nczfs.vfs import effects
@@ -155,6 +157,52 @@ def test_the_error_of_a_call_that_was_waited_for_is_told() -> None:
 
     async def _release_late() -> None:
         await trio.sleep(0.1)
+        release.set()
+
+    trio.run(main)
+
+
+def test_a_call_that_waits_for_a_computation_is_waited_for_as_long_as_that_goes_on() -> None:
+    headway, waits, release = Headway(), threading.Event(), threading.Event()
+
+    def wait() -> str:
+        with effects.waiting_for(headway), headway.noted():
+            make_headway()
+            headway.at += 60  # as if it went on until then
+            waits.set()
+            release.wait()
+        return "done"
+
+    async def main() -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_release_late)
+            return await Pool(1, 0.5).run("lookup", wait)
+
+    async def _release_late() -> None:
+        await trio.to_thread.run_sync(waits.wait)
+        await trio.sleep(0.6)
+        release.set()
+
+    assert trio.run(main) == "done"
+
+
+def test_a_call_is_not_waited_for_when_a_computation_no_longer_goes_on() -> None:
+    headway, release = Headway(), threading.Event()
+
+    def hang() -> None:
+        with effects.waiting_for(headway), headway.noted():
+            make_headway()
+            release.wait()
+
+    def hang_later() -> None:
+        with effects.waiting_for(headway), headway.noted():
+            make_headway()
+        release.wait()
+
+    async def main() -> None:
+        for each in (hang, hang_later):
+            with pytest.raises(DeadlinePassed):
+                await Pool(1, 0.05).run("lookup", each)
         release.set()
 
     trio.run(main)

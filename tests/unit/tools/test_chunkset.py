@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.tools import chunkset
-from nczfs.tools.chunkset import ChunkSet, chunks_of
+from nczfs.tools.chunkset import ChunkSet
 
 Case = tuple[RegularGrid, list[ChunkIndex], Box]
 
@@ -62,8 +62,3 @@ def test_a_grid_may_have_more_chunks_than_a_machine_word_counts() -> None:
     everywhere = Box((0, 0, 0), (length, length, 4))
     assert list(chunks.within(everywhere)) == [(0, 0, 1), last]
     assert list(islice(chunks.missing(), 3)) == [(0, 0, 0), (0, 0, 2), (0, 0, 3)]
-
-
-def test_the_chunks_of_a_box_are_all_that_it_touches() -> None:
-    assert chunks_of(Box((0, 5), (3, 9)), (2, 4)) == Box((0, 1), (2, 3))
-    assert chunks_of(Box((), ()), ()) == Box((), ())

@@ -93,7 +93,7 @@ def test_the_space_of_stored_chunks_is_shown(url: str, reads: Counter[str]) -> N
         variable = next(usage for usage in node_usages(root) if usage.variable is not None)
     assert variable.usage.objects == STORED + 2  # and two documents
     assert variable.decoded_bytes == SIDE**3
-    assert not reads
+    assert set(reads) <= {"zarr.json"}
 
 
 def test_stored_chunks_are_verified(url: str, reads: Counter[str]) -> None:
@@ -101,7 +101,7 @@ def test_stored_chunks_are_verified(url: str, reads: Counter[str]) -> None:
         run = Verification(subject)
         assert list(run.run()) == []
     assert run.counts.chunks == STORED
-    assert reads.total() == STORED
+    assert reads.total() - reads["zarr.json"] == STORED
 
 
 def test_the_first_holes_are_shown_at_once(url: str, reads: Counter[str]) -> None:
@@ -111,7 +111,7 @@ def test_the_first_holes_are_shown_at_once(url: str, reads: Counter[str]) -> Non
         found = list(islice(holes(subject, node), 10_000))
     assert len(found) == 10_000
     assert found[:3] == [(0, 0, 1), (0, 0, 2), (0, 0, 3)]
-    assert not reads
+    assert set(reads) <= {"zarr.json"}
 
 
 def test_a_checksum_reads_what_is_stored(url: str, reads: Counter[str]) -> None:

@@ -458,7 +458,7 @@ def test_elements_of_variable_length_are_exported_as_the_codecs_have_them(
     create(url, dtype=str, fillvalue=None, format="zarr2")
     with dying_mount(url, spool_dir) as v:
         write(v, (1,), np.array(["text"], object))
-        pipeline = v.writer().pipeline
+        pipeline = v.writer().pipeline((0,))
     (found,) = recovery.entries(spool_dir)
     exported = found.export(tmp_path)
     assert exported.name.endswith(".chunk")

@@ -180,6 +180,23 @@ def test_appended_records_keep_their_place_before_those_that_a_truncation_adds(
         assert root.variables["r"][2:].tolist() == [record(1, 0), [-1] * WIDTH, [-1] * WIDTH]
 
 
+def test_a_record_at_an_offset_stays_there_when_appended_ones_move_behind_those_of_others(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W34, W55."""
+    size = find(fs, RAW).size
+    appending = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
+    beside = open_file(fs, RAW, os.O_RDWR)
+    fs.write(appending, size, np.array([record(1, 0), record(1, 1)], "<i4").tobytes())
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+        root.variables["r"][2:] = [record(3, 0)]
+    fs.write(beside, size + 2 * RECORD_BYTES, np.array(record(2, 0), "<i4").tobytes())
+    for handle in (appending, beside):
+        close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [record(3, 0), record(1, 0), record(2, 0)]
+
+
 @pytest.mark.parametrize("skipped", [1, 6, RECORD_BYTES + 3])
 def test_bytes_that_are_skipped_before_a_part_of_an_element_are_those_of_the_fill_value(
     fs: TreeFileSystem, memory: GatedZMap, skipped: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -18,16 +19,20 @@ from nczfs.errors import (
     NczfsError,
     NoSuchPath,
     NotPermitted,
+    NotWritable,
     PathExists,
 )
+from nczfs.fuse.errno import to_errno
 from nczfs.library.opening import open_zmap
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.testing.datasets import put_group
+from nczfs.tools.metadata_conversion import MetadataConversion
+from nczfs.tools.verify.subject import subject_at
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import parse_key, parse_prefix
+from nczfs.zmap.keys import ROOT, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import exists, find, listing, read
@@ -79,6 +84,32 @@ def echo(fs: TreeFileSystem, path: str, text: str) -> None:
         fs.flush(handle)
     finally:
         fs.release(handle)
+
+
+def test_a_node_with_documents_of_two_versions_of_zarr_keeps_its_metadata(
+    store: ZMap, url: str
+) -> None:
+    """SEMANTICS W65."""
+    with subject_at(f"{url}/n.zarr") as subject:
+        conversion = MetadataConversion(subject, lambda _: None)
+        conversion.check()
+        conversion.run()
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
+    before = {stat.key: stat.version for stat in store.list(ROOT)}
+    with pytest.raises(NotWritable, match="is described twice") as caught:
+        echo(fs, f"{A}/units", "m")
+    assert to_errno(caught.value) == errno.EROFS
+    assert read(fs, f"{A}/units") == b"K\n"
+    (problem,) = json.loads(read(fs, "datasets/n.zarr/v/info.json"))["problems"]
+    assert "is described twice" in problem
+    assert "attributes/units" in problem
+    assert {stat.key: stat.version for stat in store.list(ROOT)} == before
+    handle = open_file(fs, "datasets/n.zarr/v/values.raw", os.O_WRONLY)
+    fs.write(handle, 0, np.float32(2.5).tobytes())
+    close(fs, handle)
+    fs.close()
+    with open_zmap(Prefixed(store, parse_prefix("n.zarr"))) as root:
+        assert root.variables["v"][...] == 2.5
 
 
 def test_a_text_that_is_known_already_tells_what_was_changed_below_it(fs: TreeFileSystem) -> None:

@@ -6,6 +6,8 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -153,12 +155,26 @@ def test_a_trial_that_failed_is_made_again_by_who_writes_next(
     assert stored(store)[0] == 1
 
 
-def test_a_mount_that_finds_another_writer_fails_when_it_opens_the_file(
+def test_an_open_that_failed_leaves_the_dataset_to_others(
+    store: Tried, mount: Callable[..., TreeFileSystem]
+) -> None:
+    """SEMANTICS W43."""
+    store.fails = True
+    store.go_on.set()
+    ours, theirs = mount(), mount()
+    with pytest.raises(Unavailable, match="on purpose"):
+        open_file(ours, V, os.O_RDWR)
+    store.fails = False
+    for fs in (ours, theirs):
+        assert is_opened(fs)
+
+
+def test_a_mount_that_finds_another_writer_fails_when_it_opens_the_file_until_that_has_closed_its(
     store: Tried, mount: Callable[..., TreeFileSystem]
 ) -> None:
     """SEMANTICS W43."""
     store.go_on.set()
-    ours, theirs = mount(), mount(LeaseTerms(settle_s=0.4, poll_s=0.05, wait_s=1.0))
+    ours, theirs = mount(), mount(replace(QUICK, wait_s=1.0))
     handle = open_file(ours, V, os.O_RDWR)
     if store.features.conditional_writes:
         close(theirs, open_file(theirs, V, os.O_WRONLY))
@@ -167,6 +183,17 @@ def test_a_mount_that_finds_another_writer_fails_when_it_opens_the_file(
             open_file(theirs, V, os.O_WRONLY)
     until(lambda: takers() == [])
     close(ours, handle)
+    for other in (theirs, ours):
+        until(partial(is_opened, other))
+
+
+def is_opened(fs: TreeFileSystem) -> bool:
+    """Whether a file with values can be opened for writing; then it is closed again."""
+    try:
+        close(fs, open_file(fs, V, os.O_RDWR))
+    except LeaseNotHeld:
+        return False
+    return True
 
 
 def takers() -> list[threading.Thread]:

@@ -162,7 +162,7 @@ def test_records_are_appended_while_a_request_for_those_of_another_variable_hang
             handle = beside.result(WAIT_S)
         readable = threads.submit(read, fs, f"datasets/{name}/s/values.raw").result(WAIT_S)
         assert np.frombuffer(readable, "<i4").tolist()[:2] == [1, 2]
-        if variable == "s" and (hangs != "length" or not declares(store)):
+        if variable == "s":
             threads.submit(fs.fsync, handle, data_only=False).result(WAIT_S)
             with client(store, name) as root:
                 assert root["s"][...].tolist() == [1, 2, 5]
@@ -199,7 +199,27 @@ def test_a_sync_does_not_believe_values_that_another_one_has_claimed_a_place_for
     close(fs, handle)
 
 
-def declares(store: GatedZMap) -> bool:
-    """Whether the group has the length, too, which all its variables wait for."""
-    with client(store, NAMES[0]) as root:
-        return bool(root.engine_dataset.format.declares)
+def test_several_variables_and_their_group_are_stored_together_all_the_time(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
+) -> None:
+    """SEMANTICS W1, W8, W9. Nobody waits for someone who waits for them."""
+    name, rounds = NAMES[0], range(25)
+
+    def append_to(variable: str) -> None:
+        for number in rounds:
+            append(fs, name, number, variable=variable)
+
+    def set_title() -> None:
+        for number in rounds:
+            write(fs, f"datasets/{name}/attributes/title", b"title %d" % number)
+
+    works = [threads.submit(append_to, variable) for variable in "rqs"]
+    works.append(threads.submit(set_title))
+    for work in works:
+        work.result(WAIT_S)
+    with client(store, name) as root:
+        assert root.attrs["title"] == "title 24"
+        for variable in "rqs":
+            found = root[variable][...].tolist()
+            assert found[:2] == [1, 2]
+            assert [value for value in found[2:] if value != -1] == [*rounds]

@@ -16,7 +16,7 @@ import pytest
 from nczfs.engine.spool.log import BEFORE
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import packed
-from nczfs.engine.spool.space import Survives
+from nczfs.engine.spool.space import LOCK, Survives
 from nczfs.errors import NoSpace, NoSuchObject, SpoolError, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
@@ -381,7 +381,7 @@ def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
     monkeypatch.setattr(os, "fdatasync", note)
     for offset in (0, 4):
         fs.write(handle, offset, b"some")
-    assert [name.startswith(BEFORE) for name in synced] == [False, True, False]
+    assert synced == [LOCK, "1-new", f"{BEFORE}1", "1-new"]
     close(fs, handle)
 
 

@@ -18,7 +18,7 @@ def test_a_listing_does_not_give_the_inode_of_a_file_to_another_version(tmp_path
         root.create_dimension("x", 4)
         root.create_variable("v", ("x",), data=np.arange(4.0))
     fs = mount_tree(url, options=VfsOptions(read_only=False))
-    before = find(fs, "datasets/d.zarr/d.classic.nc")
+    before = fs.getattr(find(fs, "datasets/d.zarr/d.classic.nc").ino)
     listing(fs, "datasets/d.zarr")
     with nczfs.open(url, "r+") as root:
         root.create_variable("w", ("x",), data=np.arange(4.0))

@@ -367,18 +367,20 @@ def test_a_truncation_that_the_store_refuses_leaves_nothing_behind(
     assert not list(tmp_path.rglob("*.kept"))
 
 
+@pytest.mark.parametrize("data", [b"HE", b""])
 def test_a_truncation_that_the_store_refuses_keeps_what_another_file_wrote(
-    faulty_fs: TreeFileSystem, faulty: Faulty, store: ZMap
+    faulty_fs: TreeFileSystem, faulty: Faulty, store: ZMap, data: bytes
 ) -> None:
     """SEMANTICS O19: its close has yet to answer for it."""
     handle = open_file(faulty_fs, NOTES)
-    faulty_fs.write(handle, 0, b"HE")
+    if data:
+        faulty_fs.write(handle, 0, data)
     faulty.arm(Fault(0, Unavailable, operations=WRITES, repeats=1000))
     with pytest.raises(Unavailable):
         truncate(faulty_fs, NOTES, 4)
     faulty.arm()
     close(faulty_fs, handle)
-    assert stored(store)["plain/notes.txt"] == b"HEll"
+    assert stored(store)["plain/notes.txt"] == data + b"hell"[len(data) :]
 
 
 def test_a_truncation_that_the_store_refuses_keeps_what_a_released_file_left(

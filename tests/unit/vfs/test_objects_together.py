@@ -18,7 +18,7 @@ from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Features, Stat
-from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.keys import ROOT, Key, parse_key
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import exists, find, listing, read, tree_over
@@ -679,6 +679,34 @@ def test_a_file_that_is_made_after_a_rename_failed_halfway_is_no_other_one(
     assert find(fs, "objects/d/a").ino != old
     assert bytes(fs.read(handle, 0, 100)) == stored(store)["e/a"]
     close(fs, handle)
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_file_that_is_open_while_a_rename_fails_halfway_has_one_inode(
+    fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, *, is_made: bool
+) -> None:
+    """SEMANTICS O7, O11: through two, the kernel would keep other bytes for each of them."""
+    handle = open_file(fs, "objects/d/a")
+    old = find(fs, "objects/d/a").ino
+    with store.stopping("delete", "d/b") as gate:
+        renaming = threads.submit(rename, fs, "objects/d", "objects/e")
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable("away"))
+        with pytest.raises(Unavailable):
+            renaming.result(WAIT_S)
+    if is_made:  # by another client
+        store.write(parse_key("d/a"), b"another one")
+        fs.refresh("objects")
+        assert find(fs, "objects/d/a").ino != old
+    assert listing(fs, "objects/e")["a"].ino == find(fs, "objects/e/a").ino == old
+    other = open_file(fs, "objects/e/a")
+    fs.write(other, 0, b"new")
+    assert bytes(fs.read(handle, 0, 3)) == b"new"
+    assert fs.getattr(old).size == find(fs, "objects/e/a").size
+    close(fs, other)
+    close(fs, handle)
+    assert stored(store)["e/a"][:3] == b"new"
+    assert find(fs, "objects/e/a").ino == old
 
 
 def test_who_opens_a_far_file_to_write_has_what_another_client_stored(

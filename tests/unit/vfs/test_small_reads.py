@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections import Counter
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +10,7 @@ import pytest
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.tree import mount_tree
 from nczfs.zmap.registry import open_store
+from tests.support.calls import counted_calls
 from tests.support.copies import new_url
 from tests.support.trees import find
 
@@ -35,17 +32,8 @@ def test_a_read_from_memory_takes_few_calls(chunks: tuple[int, ...], calls_max: 
     fs = mount_tree(url)
     handle = fs.open(find(fs, "datasets/d.zarr/v/values.raw").ino, os.O_RDONLY).handle
     fs.read(handle, 0, READ_BYTES)
-    calls: Counter[str] = Counter()
-
-    def note(frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call":
-            calls[frame.f_code.co_filename] += 1
-
-    sys.setprofile(note)
-    try:
+    with counted_calls() as calls:
         found = fs.read_if_cached(handle, 0, READ_BYTES)
-    finally:
-        sys.setprofile(None)
     fs.release(handle)
     fs.close()
     assert found is not None

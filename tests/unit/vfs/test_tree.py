@@ -32,8 +32,8 @@ from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
-from tests.support.counted import new_store
-from tests.support.trees import exists, find, listing, read, read_inode
+from tests.support.counted import CountedStore, new_store
+from tests.support.trees import exists, find, listing, read, read_inode, tree_over
 from tests.support.waiting import until
 
 _stores = itertools.count()
@@ -444,14 +444,15 @@ def test_the_access_log_names_variable_box_and_cost(fs: TreeFileSystem) -> None:
     assert "chunks_loaded=2" in line
 
 
-def test_the_first_open_fetches_the_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("file", ["v/values.raw", "counted.nc"])
+def test_the_first_open_fetches_the_coordinates(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     """SEMANTICS D14."""
     store = new_store()
     monkeypatch.setattr("nczfs.vfs.tree.open_store", lambda *_: store)
     fs = mount_tree("memory://counted")
     info = find(fs, "datasets/counted/v/info.json").ino
     fs.release(fs.open(info, os.O_RDONLY).handle)
-    values = find(fs, "datasets/counted/v/values.raw").ino
+    values = find(fs, f"datasets/counted/{file}").ino
     store.reads.clear()
     coordinates = {"x/0": 1, "y/0": 1, "y/1": 1, "y/2": 1, "y/3": 1}
 
@@ -463,6 +464,19 @@ def test_the_first_open_fetches_the_coordinates(monkeypatch: pytest.MonkeyPatch)
         until(lambda: chunks() == coordinates)
     fs.close()
     assert chunks() == coordinates
+
+
+def test_chunks_of_a_far_store_are_requested_before_a_program_that_reads_in_order_asks() -> None:
+    store, chunk_bytes = CountedStore(), 1 << 18
+    put_array(store, "w", np.zeros((32, chunk_bytes), "u1"), (1, chunk_bytes))
+    fs = tree_over(store, VfsOptions())
+    opened = fs.open(find(fs, "datasets/w/values.raw").ino, os.O_RDONLY).handle
+    for number in range(4):
+        if fs.read_if_cached(opened, number * chunk_bytes, chunk_bytes) is None:
+            fs.read(opened, number * chunk_bytes, chunk_bytes)
+    until(lambda: "w/5.0" in store.reads)
+    fs.release(opened)
+    fs.close()
 
 
 def test_a_listing_of_a_group_gives_a_stand_in_for_sizes_that_need_all_members(

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.engine.readahead.prefetch import AheadOptions
 from nczfs.errors import BadValue, CorruptStore, NotPermitted
 from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.forms import BinaryForm
@@ -133,6 +135,13 @@ def test_a_refused_element_of_a_record_is_named_by_its_byte_in_the_file() -> Non
         write_at(layout, 20, b"\0\0\0b\0\0\0\0\x00\x11\0\0")
 
 
+@pytest.mark.parametrize("dtype", ["<i8", ">i8"])
+def test_numbers_in_memory_are_peeked_at_to_the_last_digit(dtype: str) -> None:
+    values = np.arange(4, dtype="i8") + (1 << 60)
+    found = read_if_cached(Layout([run(values, dtype, 4)]), 3, 20, 0.0)
+    assert bytes(found or b"") == values.astype(dtype).tobytes()[3:23]
+
+
 def test_a_run_of_later_elements_compares_and_writes_those() -> None:
     numbers = Numbers(np.arange(8, dtype="i4"))
     layout = Layout([Run(numbers, BIG, 5, 3, is_compared=True)])
@@ -151,6 +160,20 @@ def test_a_million_records_are_one_segment_and_a_read_touches_only_its_own() -> 
     assert len(layout.segments) == 1
 
 
+class _Ahead(Numbers):
+    """Numbers that are read ahead by the room that they have."""
+
+    def ahead(self, width: int, room: int, *, uncopied: bool) -> AheadOptions:
+        return AheadOptions(room, width, 0)
+
+
+def test_the_variables_of_records_share_the_room_for_reading_ahead() -> None:
+    narrow = Run(_Ahead(np.zeros(4, "i2")), BinaryForm(np.dtype(">i2")), 0, 1)
+    wide = Run(_Ahead(np.zeros(4, "i4")), BIG, 0, 1)
+    found = Layout([Literal(b"head"), Records(((0, wide), (4, narrow)), 8, 4)]).ahead(100)
+    assert (found.window_bytes, found.ahead_bytes) == (50, 4)
+
+
 def test_members_of_a_record_that_overlap_are_refused() -> None:
     member = run(np.zeros(4, "i4"), ">i4", 2)
     with pytest.raises(ValueError, match="overlap"):
@@ -167,6 +190,38 @@ def test_a_write_that_repeats_what_is_there_changes_no_element() -> None:
     write_at(layout, 0, whole)
     assert numbers.written == [(1, 2), (5, 6)]
     assert numbers.values.tolist() == [0, 99, 2, 3, 4, 99, 6, 7]
+
+
+class Outdated(Numbers):
+    """Elements of which others are known: they were confirmed before another client wrote them."""
+
+    def __init__(self, known: Values, values: Values) -> None:
+        super().__init__(values, confirmed_at=now())
+        self.known = known
+
+    def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
+        values = self.known if fresh_since <= self.confirmed_at else self.values
+        out[...] = values[first : first + len(out)]
+
+
+@pytest.mark.parametrize("is_compared", [False, True])
+@pytest.mark.parametrize("cut", [slice(2, 12), slice(4, 10), slice(2, 10), slice(5, 6)], ids=str)
+def test_the_other_bytes_of_an_element_are_those_that_the_store_has_now(
+    is_compared: bool, cut: slice
+) -> None:
+    stored = np.array([0x11223344, 0x55667788, 0x12345678], "i4")
+    numbers = Outdated(np.zeros(3, "i4"), stored.copy())
+    layout = Layout([Run(numbers, BIG, 0, 3, is_compared=is_compared)])
+    wanted = bytearray(stored.astype(">i4").tobytes())
+    wanted[cut] = b"\x01" * (cut.stop - cut.start)
+    write_at(layout, cut.start, wanted[cut])
+    assert numbers.values.astype(">i4").tobytes() == wanted
+
+
+def test_whole_elements_are_compared_with_those_that_are_known() -> None:
+    numbers = Outdated(np.array([1, 2], "i4"), np.array([1, 9], "i4"))
+    write_at(Layout([Run(numbers, BIG, 0, 2, is_compared=True)]), 0, b"\0\0\0\x05\0\0\0\x02")
+    assert numbers.written == [(0, 1)]
 
 
 def test_a_write_is_refused_as_a_whole_when_one_byte_of_it_may_not_change() -> None:
@@ -232,6 +287,13 @@ def test_padding_is_zeros_whatever_is_written_to_it() -> None:
     assert bytes(read_at(layout, 0, 4, Tally())) == bytes(4)
     assert bytes(read_at(layout, 3, 4, Tally())) == bytes(1)
     assert bytes(read_if_cached(layout, 1, 2, 0.0) or b"") == bytes(2)
+
+
+def test_padding_that_is_kept_takes_zeros_and_names_the_first_other_byte() -> None:
+    layout = Layout([Literal(b"head"), Padding(4, is_kept=True)])
+    write_at(layout, 4, bytes(4))
+    with pytest.raises(NotPermitted, match="byte 6 "):
+        write_at(layout, 5, b"\0ab")
 
 
 @pytest.mark.parametrize("dtype", ["i2", "f8", "c16", "U3", "M8[s]", "i1", "S3"])

@@ -85,6 +85,12 @@ def test_references_in_parquet_read_as_rows_say(place: Path) -> None:
         open_store(url).read(Key("g/x/0.0"))
 
 
+def test_documents_of_zarr_3_are_refused(place: Path) -> None:
+    url = parquet(place, {"zarr.json": {}, "g/x/zarr.json": {}}, {})
+    with pytest.raises(Unsupported, match=r"refs\.parq/\.zmetadata: zarr\.json: only arrays with"):
+        open_store(url)
+
+
 def test_chunk_keys_with_slashes_are_directories(place: Path) -> None:
     array = ARRAY | {"dimension_separator": "/"}
     url = parquet(place, {".zgroup": {}, "g/x/.zarray": array}, ROWS)

@@ -24,7 +24,7 @@ def hidden_by(pages: ListingPage, prefix: Prefix = ROOT) -> tuple[float, float]:
     counts = []
     for look in (
         lambda: listing.entries(iter([pages]), prefix),
-        lambda: listing.stats(iter([pages])),
+        lambda: listing.stats(iter([pages]), prefix),
     ):
         before = metrics.value(HIDDEN)
         list(look())

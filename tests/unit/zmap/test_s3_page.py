@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nczfs.errors import BadKey, StoreError
 from nczfs.zmap.base import Stat, Version
-from nczfs.zmap.keys import Key, parse_key
+from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.s3 import page as page_module
 from nczfs.zmap.s3.listing import stats
 from nczfs.zmap.s3.page import ListingPage, parse_page
@@ -111,7 +111,7 @@ def test_a_key_is_listed_if_and_only_if_it_is_one(keys: list[str]) -> None:
         # As a page that comes from a server, also with keys that no listing can hold.
         objects = [Stat(Key(text), 1, Version("v")) for text in some]
         page = ListingPage(objects, [], "", page_module._are_usual(some))
-        assert [stat.key for stat in stats(iter([page]))] == list(filter(is_key, some))
+        assert [stat.key for stat in stats(iter([page]), ROOT)] == list(filter(is_key, some))
 
 
 def is_key(text: str) -> bool:
@@ -125,7 +125,7 @@ def is_key(text: str) -> bool:
 def test_long_keys_are_looked_at() -> None:
     texts = ["/".join(["n" * 99] * 10), "/".join(["n" * 99] * 11)]
     page = parse_page(document("".join(map(ceph, texts))), "here")
-    assert [stat.key for stat in stats(iter([page]))] == texts[:1]
+    assert [stat.key for stat in stats(iter([page]), ROOT)] == texts[:1]
 
 
 def test_a_key_that_is_not_encoded_is_taken_as_it_is() -> None:

@@ -130,6 +130,7 @@ def test_keys_of_http_are_decoded_and_those_of_s3_are_not() -> None:
 
 def test_an_archive_in_a_bucket_is_known_by_mode_or_name() -> None:
     assert parse_url("s3://b/dir/data.zip").kind == "zip"
+    assert parse_url("s3://b/dir/image.ozx").kind == "zip"
     assert parse_url("s3://b/dir/data#mode=zip").kind == "zip"
     assert parse_url("s3://b/data.zip/").kind == "s3"
     assert parse_url("s3://b/data.zarr").kind == "s3"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from typing import NamedTuple, TypeAlias
@@ -56,6 +57,11 @@ class Template:
         return sum(place.nbytes for place in self.literals)
 
 
+@cache
+def _h5py_version() -> str:
+    return version("h5py")  # reads and parses a file
+
+
 def digest_of(content: FileContent) -> str:
     """Return a name for the template of a content: 64 hexadecimal digits.
 
@@ -63,7 +69,7 @@ def digest_of(content: FileContent) -> str:
     The library that writes the file is a part of it, so that a stored template never differs from
     one that would be built now.
     """
-    digest = sha256(f"{_FORM} {version('h5py')}\n".encode())
+    digest = sha256(f"{_FORM} {_h5py_version()}\n".encode())
     for group in content.groups():
         digest.update(repr(_group_facts(group)).encode())
         for variable in group.variables:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from concurrent.futures import Future
 from typing import Final
 
+from nczfs.engine import headway
 from nczfs.errors import ObjectTooLarge, Unavailable, Unsupported
 from nczfs.views.netcdf.content import FileContent
 from nczfs.views.netcdf.hdf5.stored import (
@@ -124,6 +125,7 @@ class Templates:
             raise Unsupported(f"HDF5 cannot write the file: {reason}") from error
 
     def _go_on(self) -> None:
+        headway.make()
         if self._is_closed:
             raise Unavailable("the mount is ending")
 

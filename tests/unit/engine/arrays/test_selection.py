@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from nczfs.engine.arrays.selection import Selection, select, select_for_writing
 from nczfs.errors import BadSelection
+from nczfs.model.grid import ChunkGrid, ChunkIndex, RegularGrid
 from nczfs.testing import indexing
+from tests.support.grids import grids
 
 shapes = st.lists(st.integers(0, 6), max_size=4).map(tuple)
 
@@ -23,24 +25,20 @@ SLICES = list(starmap(slice, product(BOUNDS, BOUNDS, (None, -3, -2, -1, 1, 2, 3)
 SHORT = pytest.mark.parametrize("length", [0, 1, 4])
 
 
-def chunked(data: st.DataObject, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(data.draw(st.integers(1, max(1, length + 1))) for length in shape)
-
-
 @given(shapes, st.data())
 def test_what_the_picks_collect_from_the_chunks_is_what_numpy_selects(
     shape: tuple[int, ...], data: st.DataObject
 ) -> None:
     index = data.draw(indexing.indices(shape))
     array = np.arange(prod(shape)).reshape(shape)
-    chunk_shape = chunked(data, shape)
+    grid = data.draw(grids(shape))
     selection = select(index, shape)
     collected = np.full(selection.shape, -1)
     chunks = []
-    selections = selection.by_chunk(chunk_shape)
+    selections = selection.by_chunk(grid)
     for selected in selections:
         chunks.append(selected.chunk)
-        collected[selected.target] = chunk_of(array, chunk_shape, selected.chunk)[selected.source]
+        collected[selected.target] = chunk_of(array, grid, selected.chunk)[selected.source]
     assert indexing.same_bits(selection.result(collected), indexing.read(array, index))
     assert selection.result_shape == indexing.result_shape(shape, index)
     assert chunks == sorted(set(chunks)), "each chunk once, in order of the grid"
@@ -60,9 +58,9 @@ def test_values_spread_over_a_selection_reach_the_elements_that_numpy_assigns(
     written = np.full(shape, -1)
     selection = select(index, shape)
     spread = selection.spread(values)
-    chunk_shape = chunked(data, shape)
-    for selected in selection.by_chunk(chunk_shape):
-        part = chunk_of(written, chunk_shape, selected.chunk)
+    grid = data.draw(grids(shape))
+    for selected in selection.by_chunk(grid):
+        part = chunk_of(written, grid, selected.chunk)
         part[selected.source] = spread[selected.target]
     np.testing.assert_array_equal(written, wanted)
 
@@ -76,9 +74,10 @@ def test_every_slice_reads_and_writes_the_elements_that_it_does_in_numpy(length:
         spread = selection.spread(values)
         found, written, wanted = (np.full(each, -1) for each in (len(values), length, length))
         wanted[index] = values
-        for selected in selection.by_chunk((size,)):
-            found[selected.target] = chunk_of(array, (size,), selected.chunk)[selected.source]
-            part = chunk_of(written, (size,), selected.chunk)
+        grid = RegularGrid((length,), (size,))
+        for selected in selection.by_chunk(grid):
+            found[selected.target] = chunk_of(array, grid, selected.chunk)[selected.source]
+            part = chunk_of(written, grid, selected.chunk)
             part[selected.source] = spread[selected.target]
         assert selection.result(found).tolist() == array[index].tolist(), (index, size)
         assert written.tolist() == wanted.tolist(), (index, size)
@@ -86,17 +85,18 @@ def test_every_slice_reads_and_writes_the_elements_that_it_does_in_numpy(length:
 
 def test_the_last_value_stays_where_a_position_is_given_many_times() -> None:
     written, values = np.full(4, -1), np.arange(200)
-    for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk((2,)):
-        part = chunk_of(written, (2,), selected.chunk)
+    grid = RegularGrid((4,), (2,))
+    for selected in select([0, 1, 3, 1] * 50, (4,)).by_chunk(grid):
+        part = chunk_of(written, grid, selected.chunk)
         part[selected.source] = values[selected.target]
     assert written.tolist() == [196, 199, -1, 198]
 
 
 @pytest.mark.parametrize("index", [np.s_[:, :], np.s_[6:0:-1, 1:4], np.s_[[5, 0, 3, 4], 2:]])
 def test_chunks_of_a_unit_follow_each_other_and_are_those_of_the_selection(index: object) -> None:
-    found = select(index, (7, 5)).by_chunk((2, 1))
+    found = select(index, (7, 5)).by_chunk(RegularGrid((7, 5), (2, 1)))
     wanted = sorted(found, key=lambda s: (s.chunk[0] // 2, s.chunk[1] // 2, s.chunk))
-    assert list(map(repr, found.by_unit((4, 2)))) == list(map(repr, wanted))
+    assert list(map(repr, found.by_unit(RegularGrid((7, 5), (4, 2))))) == list(map(repr, wanted))
 
 
 @given(shapes, st.data())
@@ -278,10 +278,7 @@ def test_an_index_within_the_array_means_the_same_for_writing_as_for_reading(
 
 
 def chunk_of(
-    array: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    chunk_shape: tuple[int, ...],
-    chunk: tuple[int, ...],
+    array: np.ndarray[tuple[int, ...], np.dtype[np.int64]], grid: ChunkGrid, chunk: ChunkIndex
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    pairs = zip(chunk, chunk_shape, strict=True)
-    found: list[Any] = [slice(number * length, (number + 1) * length) for number, length in pairs]
+    found: list[Any] = [*grid.box(chunk).slices()]
     return array[(*found, ...)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.codecs.buffers import Scratch
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import CorruptChunk
 from nczfs.library.opening import open_zmap
@@ -113,3 +114,54 @@ def test_readers_at_the_same_time_each_get_their_own_values(
 
         for found, wanted in list(readers.map(one, range(60))):
             np.testing.assert_array_equal(found, wanted)
+
+
+SHUFFLE = {"id": "shuffle", "elementsize": 4}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "codecs", "chunks"),
+    [
+        ("<i4", [LZ4], (2, 3, 5)),
+        ("<i4", [LZ4], (2, 2, 2)),
+        ("<i4", [SHUFFLE, LZ4], (1, 3, 5)),
+        (">i4", [LZ4], (1, 3, 5)),
+        (">i4", [], (3, 3, 5)),
+    ],
+)
+def test_chunks_that_are_runs_of_the_result_or_not_give_the_same_values(
+    dtype: str, codecs: list[dict[str, object]], chunks: tuple[int, ...]
+) -> None:
+    values = np.arange(7 * 6 * 5, dtype=dtype).reshape(7, 6, 5)
+    memory = MemoryZMap()
+    with open_zmap(memory, "w") as dataset:
+        v = dataset.create_variable(
+            "v", values.shape, dtype, chunks=chunks, fillvalue=-1, codecs=codecs
+        )
+        v[:6] = values[:6]
+    values[6] = -1
+    with open_zmap(memory) as dataset:
+        v = dataset.variables["v"]
+        along = np.s_[:, :6, 1:5, 2, ::-1, ::2, [4, 1, 0, 2, 3], 3:, [5, 4, 3, 2, 1, 0]]
+        across = [np.s_[:, 3:], np.s_[2:4, :, ::-1], np.s_[:, [5, 0, 1, 2, 3, 4]]]
+        indexes: list[Any] = [*along, *across]
+        for index in indexes:
+            np.testing.assert_array_equal(v[index], values[index])
+
+
+def test_a_chunk_that_is_a_run_of_the_result_is_decoded_into_it(
+    memory: MemoryZMap, values: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[int] = []
+    empty = Scratch.empty
+
+    def seen(scratch: Scratch, nbytes: int) -> Values:
+        given = empty(scratch, nbytes)
+        places.append(given.ctypes.data)
+        return given
+
+    monkeypatch.setattr(Scratch, "empty", seen)
+    with open_zmap(memory) as dataset:
+        found = dataset.variables["v"][3:11]
+    np.testing.assert_array_equal(found, values[3:11])
+    assert sorted(places) == [found[row].ctypes.data for row in range(8)]

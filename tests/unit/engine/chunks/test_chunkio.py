@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,6 +36,14 @@ def test_a_chunk_of_fill_is_not_stored_where_there_is_none(
     assert chunk_keys(memory) == set()
     assert client.writeback.dirty_bytes == 0
     assert client.v[...].tolist() == [FILL] * LENGTH
+
+
+def test_an_array_that_becomes_longer_keeps_its_codecs(client: Client) -> None:
+    io = client.dataset._dataset.array(client.v.description).writer()
+    codecs = io.pipeline((0,))
+    longer = io.resized(replace(io.array, shape=(LENGTH + 1,))).writer
+    assert longer is not None
+    assert longer.pipeline((0,)) is codecs
 
 
 @pytest.mark.parametrize("index", [slice(0, 4), slice(1, 4)], ids=["whole", "in part"])

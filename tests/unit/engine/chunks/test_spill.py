@@ -539,3 +539,12 @@ def test_no_tier_is_made_where_none_is_wanted() -> None:
         reader.point(number)
     assert reader.cache.disk_bytes == 0
     assert len(reader.store.loads) == 40
+
+
+def test_a_writer_that_is_late_makes_no_file_that_nobody_closes(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path), 1 << 20)
+    file.close()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="closed"):
+        file.append(memoryview(b"late"))
+    assert os.listdir("/proc/self/fd") == before

@@ -16,6 +16,7 @@ from nczfs.errors import (
     NameTaken,
     NoSuchNode,
     StoreError,
+    StructureChanged,
     Unavailable,
 )
 from nczfs.formats.base import Node
@@ -162,6 +163,25 @@ def test_a_change_of_what_another_client_removed_keeps_nothing_else_from_being_s
     dataset.attrs["title"] = "U"
     dataset.sync()
     assert seen(memory, lambda d: d.attrs["title"]) == "U"
+
+
+def test_a_change_of_a_replaced_variable_keeps_nothing_else_from_being_stored(
+    memory: MemoryZMap,
+) -> None:
+    """SEMANTICS W27: also where another change of the new variable is stored with it."""
+    with open_zmap(memory, "r+", options=EngineOptions(metadata_ttl_s=0.0)) as dataset:
+        dataset.variables["v"].attrs["units"] = "km"
+        dataset.attrs["title"] = "T"
+        with open_zmap(memory, "r+") as other:
+            del other["v"]
+            other.sync()
+            other.create_variable("v", (), "f8", fillvalue=None)
+        dataset.variables["v"].attrs["long_name"] = "of the new one"
+        with pytest.raises(StructureChanged):
+            dataset.sync()
+        assert not dataset._dataset.edits.pending()
+    assert seen(memory, lambda d: d.attrs["title"]) == "T"
+    assert seen(memory, lambda d: dict(d.variables["v"].attrs)) == {"long_name": "of the new one"}
 
 
 def test_a_change_that_the_store_refuses_is_withdrawn_and_a_length_is_not(

@@ -23,6 +23,7 @@ from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 from nczfs.formats.elementtypes import data_type
 from nczfs.library.opening import open_zmap
+from nczfs.model.grid import UnevenCuts
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Prefix
@@ -93,6 +94,13 @@ def test_elements_come_back_bit_by_bit(
     np.testing.assert_array_equal(saved.flags(), which)
 
 
+def test_a_chunk_of_an_uneven_grid_is_mapped_in_its_own_shape(spool: Spool) -> None:
+    io = chunk_io("<i4", (5,), shape=(7,), cuts=(UnevenCuts(((2, 1), (5, 1))),))
+    saved = save_chunk(spool, io, (0,), frozen(np.array([6, 7], "<i4")), "no way")
+    assert saved.values is not None
+    assert saved.values().tolist() == [6, 7]
+
+
 def test_elements_of_variable_length_come_back(spool: Spool) -> None:
     zmap = MemoryZMap()
     with open_zmap(zmap, "w", format="zarr2") as dataset:
@@ -156,7 +164,7 @@ def test_what_an_entry_says_of_its_chunk_is_checked(spool: Spool, changes: dict[
     second = packed({"is": "values"}, np.zeros(36, np.uint8))
     path = write_records(spool.new_path("v"), [first, second])
     with pytest.raises(SpoolError):
-        restored(Saved(path, 0, None, lambda: np.empty(0)), io)
+        restored(Saved(path, 0, 0, None, lambda: np.empty(0)), io)
 
 
 def test_two_arrays_have_one_digest_only_when_their_chunks_are_alike() -> None:

@@ -23,6 +23,7 @@ DOCUMENT: dict[str, Any] = {
     **heading("memory://é", "a/\udcff b", "no way"),
     "index": [0],
     "unit": [0],
+    "origin": [0],
     "shape": [5],
     "chunk_shape": [5],
     "typestr": "<i4",

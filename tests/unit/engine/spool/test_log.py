@@ -214,7 +214,7 @@ def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_
     (directory / "log.1").write_bytes(b"".join(packed({"is": "log", "format": 99})))
     for _ in range(2):
         (found,) = recovery.entries(tmp_path / "spool")
-        assert "format 99 instead of 3" in found.problem
+        assert "format 99 instead of 4" in found.problem
 
 
 def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> None:

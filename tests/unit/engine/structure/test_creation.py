@@ -148,7 +148,8 @@ def test_the_attribute_alone_sets_the_fill_value_too() -> None:
         ({"fillvalue": "x"}, BadValue, "/v: fill value"),
         ({"chunks": (2, 2)}, UsageError, r"/v: chunks \(2, 2\) do not fit 1 dimensions"),
         ({"chunks": (0,)}, UsageError, "at least 1 for each"),
-        ({"codecs": [{"level": 1}]}, UsageError, "is not a codec: it needs an 'id'"),
+        ({"codecs": [{"level": 1}]}, UsageError, "is not a codec: it needs an 'id', or in Zarr v3"),
+        ({"codecs": [{"name": "gzip", "level": 1}]}, UsageError, "a 'name' and a 'configuration'"),
     ],
 )
 def test_what_does_not_fit_the_variable_is_refused_and_nothing_is_made(

@@ -17,7 +17,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.chunks import Saved
-from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box
@@ -36,7 +36,25 @@ def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
     described = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
     io = ChunkIO(MemoryZMap(), ArrayPlace(ROOT), described, MissingChunks.FILL)
     array = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
-    return DirtyChunk(DirtyUnit(array, (0, 0), io), (0, 0), clip)
+    unit = DirtyUnit(array, (0, 0), io)
+    unit.chunks[0, 0] = DirtyChunk(unit, (0, 0), clip)
+    return unit.chunks[0, 0]
+
+
+def taken(dirty: DirtyChunk) -> Snapshot | None:
+    """Begin a flush."""
+    snapshots, unreadable = dirty.unit.take([dirty])
+    if unreadable is not None:
+        raise unreadable
+    return snapshots.get(dirty.index)
+
+
+def settle(dirty: DirtyChunk, stored: Values, version: str) -> bool:
+    """End a flush that succeeded, as the map does. Returns whether anything is left to write."""
+    is_left = dirty.unit.settle({dirty.index: stored}, Version(version))[dirty]
+    if not is_left:
+        del dirty.unit.chunks[dirty.index]
+    return is_left
 
 
 def full(value: int) -> np.ndarray[Any, np.dtype[Any]]:
@@ -74,24 +92,24 @@ def test_the_base_is_not_changed_by_what_is_written() -> None:
 def test_what_is_written_during_a_flush_does_not_change_what_flies() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
-    flying = dirty.take()
+    flying = taken(dirty)
     assert flying is not None
     dirty.write(ROW0, full(2)[:1])
     assert (flying.values[0] == 1).all()
     assert dirty.take() is None, "one flush of a chunk at a time"
-    assert not dirty.settle(full(1), Version("1")), "something is left to write"
-    again = dirty.take()
+    assert settle(dirty, full(1), "1"), "something is left to write"
+    again = taken(dirty)
     assert again is not None
     assert (again.values[0] == 2).all()
     assert again.version == Version("1")
-    assert dirty.settle(again.values, Version("2"))
+    assert not settle(dirty, again.values, "2")
     assert dirty.gone
 
 
 def test_a_read_during_a_flush_sees_the_base_what_flies_and_what_came_since() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
-    dirty.take()
+    taken(dirty)
     dirty.write(ROW1, full(2)[:1])
     values = dirty.complete_with(full(5))
     assert values is not None
@@ -101,11 +119,10 @@ def test_a_read_during_a_flush_sees_the_base_what_flies_and_what_came_since() ->
 def test_after_a_failure_all_is_dirty_and_newer_values_win() -> None:
     dirty = chunk()
     dirty.write(Box((0, 0), (2, 6)), full(1)[:2])
-    dirty.take()
+    taken(dirty)
     dirty.write(ROW1, full(2)[:1])
-    dirty.fail(Unavailable("down"))
-    assert isinstance(dirty.error, Unavailable)
-    again = dirty.take()
+    dirty.unit.fail(Unavailable("down"))
+    again = taken(dirty)
     assert again is not None
     target = full(5)
     again.written.copy_onto(target, again.values)
@@ -115,9 +132,9 @@ def test_after_a_failure_all_is_dirty_and_newer_values_win() -> None:
 def test_a_failure_without_later_writes_keeps_what_flew() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
-    first = dirty.take()
-    dirty.fail(Unavailable("down"))
-    again = dirty.take()
+    first = taken(dirty)
+    dirty.unit.fail(Unavailable("down"))
+    again = taken(dirty)
     assert first is not None
     assert again is not None
     np.testing.assert_array_equal(again.values, first.values)
@@ -128,11 +145,11 @@ def test_a_failure_without_later_writes_keeps_what_flew() -> None:
 def test_after_a_flush_the_rest_is_what_the_store_has() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
-    dirty.take()
+    taken(dirty)
     dirty.write(ROW1, full(2)[:1])
     stored = full(7)
     stored[0] = 1
-    dirty.settle(stored, Version("1"))
+    settle(dirty, stored, "1")
     values = dirty.readable()
     assert values is not None
     assert values[:, 0].tolist() == [1, 2, 7, 7]
@@ -143,7 +160,7 @@ def test_a_chunk_at_the_edge_is_whole_when_all_that_lies_in_the_array_was_writte
     dirty = chunk(clip)
     dirty.write(ROW0, full(1)[:1])
     dirty.write(ROW1, full(1)[:1])
-    snapshot = dirty.take()
+    snapshot = taken(dirty)
     assert snapshot is not None
     assert snapshot.is_whole
     assert (snapshot.values[2:] == -1).all(), "fill beyond the edge"
@@ -153,7 +170,7 @@ def test_what_was_lent_is_copied_before_it_is_changed() -> None:
     dirty, own = chunk(), full(1)
     dirty.lend(own)
     assert dirty.readable() is own
-    dirty.take()
+    taken(dirty)
     dirty.write(ROW0, full(2)[:1])
     assert (own == 1).all()
 
@@ -177,7 +194,8 @@ class Entry:
         self.is_gone = False
 
     def saved(self, *, mappable: bool = True) -> Saved:
-        return Saved(Path("entry"), 0, self._values if mappable else None, lambda: self.flags)
+        values = self._values if mappable else None
+        return Saved(Path("entry"), 0, self.frozen.revision, values, lambda: self.flags)
 
     def _values(self) -> Values:
         meanwhile, self.meanwhile = self.meanwhile, None
@@ -191,7 +209,7 @@ class Entry:
 def parked(dirty: DirtyChunk) -> Entry:
     """Have a chunk saved and its memory let go."""
     entry = Entry(dirty)
-    assert dirty.save(entry.frozen, entry.saved()) is None
+    assert dirty.save(entry.saved()) is None
     dirty.park()
     assert dirty.is_parked
     return entry
@@ -249,13 +267,13 @@ def test_a_parked_chunk_flies_and_is_parked_again_when_that_fails() -> None:
     dirty = chunk()
     flags = scatter(dirty, 1)
     parked(dirty)
-    snapshot = dirty.take()
+    snapshot = taken(dirty)
     assert snapshot is not None
     assert snapshot.is_borrowed
     target = full(5)
     snapshot.written.copy_onto(target, snapshot.values)
     np.testing.assert_array_equal(target, np.where(flags, 1, 5))
-    dirty.fail(Unavailable("down"))
+    dirty.unit.fail(Unavailable("down"))
     assert dirty.memory == 0
     np.testing.assert_array_equal(dirty.complete_with(full(5)), target)
 
@@ -265,14 +283,14 @@ def test_what_is_written_while_a_parked_chunk_flies_is_kept_whatever_becomes_of_
         dirty = chunk()
         dirty.write(ROW0, full(1)[:1])
         parked(dirty)
-        dirty.take()
+        taken(dirty)
         dirty.write(ROW1, full(2)[:1])
         if succeeds:
             stored = full(5)
             stored[0] = 1
-            assert not dirty.settle(stored, Version("1"))
+            assert settle(dirty, stored, "1")
         else:
-            dirty.fail(Unavailable("down"))
+            dirty.unit.fail(Unavailable("down"))
         assert not dirty.is_parked
         assert not dirty.is_saved, "its entry is not what is left to be stored"
         values = dirty.complete_with(full(5))
@@ -289,7 +307,7 @@ def test_what_was_written_while_a_chunk_was_saved_keeps_it_in_memory() -> None:
     dirty.write(ROW0, full(1)[:1])
     entry = Entry(dirty)
     dirty.write(ROW0, full(2)[:1])
-    dirty.save(entry.frozen, entry.saved())
+    dirty.save(entry.saved())
     dirty.park()
     assert not dirty.is_parked
     assert (entry.frozen.values[0] == 1).all(), "what is being saved does not change"
@@ -305,8 +323,8 @@ def test_of_two_entries_the_newer_one_is_kept_in_whatever_order_they_come() -> N
     dirty.write(ROW1, full(2)[:1])
     newer = Entry(dirty)
     first, second = older.saved(), newer.saved()
-    assert dirty.save(newer.frozen, second) is None
-    assert dirty.save(older.frozen, first) is first
+    assert dirty.save(second) is None
+    assert dirty.save(first) is first
     assert dirty.saved is second
 
 
@@ -315,8 +333,8 @@ def test_of_two_entries_of_the_same_elements_the_first_one_is_kept() -> None:
     dirty.write(ROW0, full(1)[:1])
     entries = [Entry(dirty), Entry(dirty)]
     first, second = (entry.saved() for entry in entries)
-    assert dirty.save(entries[0].frozen, first) is None
-    assert dirty.save(entries[1].frozen, second) is second
+    assert dirty.save(first) is None
+    assert dirty.save(second) is second
     assert dirty.saved is first
 
 
@@ -325,17 +343,17 @@ def test_an_entry_that_replaces_another_one_says_so() -> None:
     dirty.write(ROW0, full(1)[:1])
     older = Entry(dirty)
     first = older.saved()
-    dirty.save(older.frozen, first)
+    dirty.save(first)
     dirty.write(ROW1, full(2)[:1])
     newer = Entry(dirty)
-    assert dirty.save(newer.frozen, newer.saved()) is first
+    assert dirty.save(newer.saved()) is first
 
 
 def test_what_cannot_be_mapped_stays_in_memory_without_its_flags() -> None:
     dirty = chunk()
     scatter(dirty, 1)
     entry = Entry(dirty)
-    dirty.save(entry.frozen, entry.saved(mappable=False))
+    dirty.save(entry.saved(mappable=False))
     before = dirty.memory
     dirty.park()
     assert dirty.memory == before - 24
@@ -347,10 +365,10 @@ def test_an_entry_that_came_too_late_is_not_needed() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
     entry = Entry(dirty)
-    dirty.take()
-    dirty.settle(full(1), Version("1"))
+    taken(dirty)
+    settle(dirty, full(1), "1")
     saved = entry.saved()
-    assert dirty.save(entry.frozen, saved) is saved
+    assert dirty.save(saved) is saved
     dirty.park()
     assert not dirty.is_parked
 
@@ -363,7 +381,7 @@ def test_a_reader_whose_entry_was_replaced_meanwhile_reads_the_new_one() -> None
     def replace() -> None:
         dirty.write(ROW0, full(2)[:1])
         new = Entry(dirty)
-        dirty.save(new.frozen, new.saved())
+        dirty.save(new.saved())
         dirty.park()
         raise Unavailable("no such file")
 
@@ -379,8 +397,8 @@ def test_a_reader_whose_chunk_was_stored_meanwhile_is_sent_to_the_store() -> Non
     old = parked(dirty)
 
     def store() -> None:
-        dirty.take()
-        dirty.settle(full(1), Version("1"))
+        taken(dirty)
+        settle(dirty, full(1), "1")
         raise Unavailable("no such file")
 
     old.meanwhile = store
@@ -392,12 +410,12 @@ def test_an_entry_that_somebody_removed_is_an_error_and_changes_nothing() -> Non
     dirty.write(WHOLE, full(1))
     entry = parked(dirty)
     entry.is_gone = True
-    for attempt in (dirty.readable, dirty.take, lambda: dirty.write(ROW0, full(2)[:1])):
+    for attempt in (dirty.readable, lambda: taken(dirty), lambda: dirty.write(ROW0, full(2)[:1])):
         with pytest.raises(Unavailable):
             attempt()
     entry.is_gone = False
     assert dirty.flying is None
-    snapshot = dirty.take()
+    snapshot = taken(dirty)
     assert snapshot is not None
     assert (snapshot.values == 1).all()
 
@@ -421,7 +439,7 @@ def test_pauses_grow_up_to_an_end_and_begin_anew_after_a_success() -> None:
 def test_a_chunk_that_is_gone_gives_nothing() -> None:
     dirty = chunk()
     dirty.write(ROW0, full(1)[:1])
-    dirty.take()
-    dirty.settle(full(1), Version("1"))
+    taken(dirty)
+    settle(dirty, full(1), "1")
     assert dirty.complete_with(full(5)) is None
-    assert dirty.take() is None
+    assert taken(dirty) is None

@@ -238,7 +238,7 @@ def test_a_whole_chunk_of_another_client_is_listed_before_it_is_replaced(
     there: bool, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEMANTICS L7."""
-    monkeypatch.setattr("nczfs.engine.chunks.chunkio.RUN_CHUNKS", 1)
+    monkeypatch.setattr("nczfs.engine.chunks.unitio.RUN_UNITS", 1)
     late = LateZMap(page)
     with created(late) as other:
         if there:

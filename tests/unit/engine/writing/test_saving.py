@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +135,9 @@ def test_a_whole_chunk_that_is_refused_is_spooled_like_any_other(
     assert stored(memory)[:CHUNK] == list(range(CHUNK))
 
 
+@pytest.mark.parametrize("refused", ["read", "write"], ids=["before it is sent", "as it is sent"])
 def test_a_whole_chunk_that_is_refused_is_written_upon_the_version_that_was_known(
-    memory: MemoryZMap, tmp_path: Path
+    memory: MemoryZMap, tmp_path: Path, refused: str
 ) -> None:
     """SEMANTICS W51: what another client stored since is not put back by its older one."""
     with mounted(memory, tmp_path) as mount:
@@ -144,12 +146,32 @@ def test_a_whole_chunk_that_is_refused_is_written_upon_the_version_that_was_know
         known = mount.zmap.stat(parse_key("v/0")).version
         with open_zmap(memory, "r+") as other:
             other.variables["v"][0:2] = [5, 6]
-        mount.zmap.arm(REFUSED)
+        mount.v.writer().confirm.doubt()
+        mount.zmap.arm(replace(REFUSED, operations=frozenset({refused})))
         mount.write(0, *range(CHUNK))
         (found,) = mount.entries()
         assert isinstance(found.entry, KeptChunk)
         assert found.entry.basis.versions == (known,)
         mount.zmap.arm()
+
+
+def test_what_is_written_while_a_chunk_is_stored_is_kept_upon_what_was_stored(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W51."""
+    with mounted(memory, tmp_path) as mount, ThreadPoolExecutor(1) as pool:
+        mount.write(0, 1)
+        with held(mount, "write") as (begun, go_on):
+            flush = pool.submit(mount.writeback.flush)
+            assert begun.wait(30)
+            mount.write(1, 2)
+            go_on.set()
+            flush.result(30)
+        (left,) = mount.writeback.save()
+        (found,) = mount.entries()
+        assert isinstance(found.entry, KeptChunk)
+        assert found.entry.basis.versions == (mount.zmap.stat(parse_key("v/0")).version,)
+        assert left.is_saved
 
 
 def test_what_was_written_over_a_lent_chunk_while_it_was_refused_is_spooled(

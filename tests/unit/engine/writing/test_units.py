@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from nczfs.engine.options import Tally
 from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError, StoreError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
@@ -25,14 +27,24 @@ from tests.support import spooling
 from tests.support.clients import FILL, LENGTH, WRITES, Client, another, chunk_keys, created, stored
 from tests.support.killed import Kept, copied, left_by, recovered
 from tests.support.paired import all_paired
+from tests.support.sharded import all_sharded
 from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, put_all_back, recover
 
 # The array of a client has ten elements, in chunks of four: v/0 holds the first eight, v/1 two.
 
 
-@pytest.fixture(autouse=True)
-def paired() -> Iterator[None]:
-    with all_paired():
+@pytest.fixture(
+    autouse=True,
+    params=[
+        all_paired,
+        all_sharded,
+        partial(all_sharded, index_at_end=False),
+        partial(all_sharded, (1,), (2,)),
+    ],
+    ids=["pairs", "shards", "shards with the index in front", "nested shards"],
+)
+def shared(request: pytest.FixtureRequest) -> Iterator[None]:
+    with request.param():
         yield
 
 
@@ -60,9 +72,57 @@ def test_an_object_that_is_written_whole_is_never_read(memory: MemoryZMap, clien
     for start in range(0, LENGTH, 2):
         client.v[start : start + 2] = start
     client.dataset.sync()
-    assert {operation for operation, _ in client.calls} <= {"write", "run_from"}
+    of_objects = {operation for operation, key in client.calls if key != "v/zarr.json"}
+    assert of_objects <= {"write", "run_from"}
     assert sorted(key for operation, key in client.calls if operation == "write") == ["v/0", "v/1"]
     assert stored(memory) == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
+
+
+def test_an_object_that_is_written_whole_is_in_the_store_when_the_write_returns(
+    memory: MemoryZMap, client: Client
+) -> None:
+    """Nothing of it is copied into memory, and other chunks are kept as before."""
+    client.calls.clear()
+    client.v[0:9] = np.arange(9)
+    assert [call for call in client.calls if call[0] == "write"] == [("write", "v/0")]
+    assert stored(memory)[:8] == list(range(8))
+    assert client.writeback.unsaved == 1
+    client.dataset.sync()
+    assert stored(memory) == [*range(9), FILL]
+    client.v[1] = 7  # a dirty chunk of the object
+    client.v[0:8] = np.arange(10, 18)
+    assert client.writeback.unsaved == 2
+    client.dataset.sync()
+    assert stored(memory) == [*range(10, 18), 8, FILL]
+
+
+def test_values_that_the_store_did_not_take_are_kept_and_the_array_is_the_callers_again(
+    memory: MemoryZMap, client: Client
+) -> None:
+    def refuse(operation: str, key: str) -> None:
+        if operation == "write":
+            raise Unavailable("down")
+
+    client.before = refuse
+    values = np.arange(8, dtype="i4")
+    client.v[0:8] = values
+    values[:] = 0
+    assert client.writeback.unsaved == 2
+    assert list(client.v[0:8]) == list(range(8))
+    client.before = lambda operation, key: None
+    client.dataset.sync()
+    assert stored(memory)[:8] == list(range(8))
+
+
+def test_an_object_larger_than_half_of_the_memory_is_not_sent_from_the_callers(
+    memory: MemoryZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There would be no room for a copy of it if the store did not take it."""
+    monkeypatch.setattr(WriteBack, "send", lambda *_: pytest.fail("was sent"))
+    with created(memory, client={"budget": 3 * 4 * 4}) as client:  # three chunks
+        client.v[0:8] = np.arange(8)
+        client.dataset.sync()
+    assert stored(memory)[:8] == list(range(8))
 
 
 @pytest.mark.parametrize("index", [slice(4, 8), slice(5, 6)], ids=["whole", "in part"])
@@ -189,6 +249,7 @@ def test_the_index_of_an_object_is_read_once_and_neighbours_by_one_request(
         assert [call for call in reader.calls if call[1] == "v/0"] in (
             [("read", "v/0"), ("read_ranges", "v/0")],
             [("read", "v/0"), ("read", "v/0")],
+            [("read", "v/0")],  # a small shard of which most is needed
         )
 
 

@@ -174,10 +174,10 @@ def test_the_pauses_have_an_end_however_often_it_failed(memory: MemoryZMap, tmp_
         mount.write(0, 1)
         chunk = mount.chunk(0)
         assert chunk is not None
-        chunk.retry.attempts = mount.writeback._health.retry.attempts = 5000
+        chunk.unit.retry.attempts = mount.writeback._health.retry.attempts = 5000
         with pytest.raises(Unavailable):
             mount.writeback.flush()
-        assert chunk.retry.at <= time.monotonic() + 60
+        assert chunk.unit.retry.at <= time.monotonic() + 60
 
 
 def test_many_threads_write_and_read_while_the_store_comes_and_goes(

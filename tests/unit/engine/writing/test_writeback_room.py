@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from nczfs.engine.chunks.loaded import ChunkId
+from nczfs.engine.retrying import RETRY_S_MAX
+from nczfs.engine.spool.space import Spool, Survives
 from nczfs.errors import AccessDenied, DeadlinePassed, NoSpace, StoreError, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.sharded import all_sharded
 from tests.support.spooling import (
     CHUNK,
     CHUNK_BYTES,
@@ -67,6 +73,43 @@ def test_what_has_no_room_goes_to_the_spool_and_stays_readable_and_writable(
         assert mount.spool.bytes_used >= (CHUNKS - 5) * CHUNK_BYTES
         assert mount.writeback.unsaved == CHUNKS
     assert stored(memory) == expected
+
+
+def test_a_chunk_whose_first_write_has_no_room_in_the_journal_is_not_dirty(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(*_: Any) -> None:
+        raise NoSpace("the journal is full")
+
+    spool = Spool(tmp_path, "memory://store", survives=Survives.KILL)
+    with mounted(memory, tmp_path, spool=spool) as mount:
+        for unsaved in (0, 1):
+            with monkeypatch.context() as patch:
+                patch.setattr(mount.writeback._journal, "wrote", is_full)
+                with pytest.raises(NoSpace):
+                    mount.write(0, 1)
+            assert mount.writeback.unsaved == unsaved
+            is_any = mount.writeback.has_unsaved(lambda array: array is mount.v.stored)
+            assert is_any is bool(unsaved)
+            assert not mount.writeback.has_unsaved(lambda _: False)
+            mount.write(0, 2)
+    assert stored(memory)[0] == 2
+
+
+def test_chunks_beside_one_that_was_refused_are_spooled_while_their_object_waits(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with all_sharded((CHUNKS,)):
+        with mounted(memory, tmp_path, budget=TIGHT) as mount:
+            mount.zmap.arm(REFUSED)
+            mount.write(0, 0)
+            with pytest.raises(AccessDenied):
+                mount.writeback.flush()
+            mount.zmap.arm()
+            for position in range(CHUNK, LENGTH, CHUNK):
+                mount.write(position, position)
+                assert mount.writeback.memory_bytes <= TIGHT // 2
+        assert stored(memory)[::CHUNK] == list(range(0, LENGTH, CHUNK))
 
 
 def test_the_flags_of_scattered_writes_are_let_go_too(memory: MemoryZMap, tmp_path: Path) -> None:
@@ -137,14 +180,37 @@ def test_values_of_variable_length_stay_readable_and_there_is_an_end_to_them(
 
 
 def test_a_writer_waits_for_one_failure_of_a_store_that_hangs_and_not_for_one_a_chunk(
-    memory: MemoryZMap, tmp_path: Path
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", RETRY_S_MAX)  # longer than this takes
     with mounted(memory, tmp_path, budget=TIGHT, threads=1) as mount:
         mount.zmap.arm(HANGS)
         calls = writes(mount)
         for position in range(0, LENGTH, CHUNK):
             mount.write(position, 1)
         assert len(calls) == 1
+
+
+def test_what_has_no_room_is_spooled_although_the_pause_ends_just_then(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mounted(memory, tmp_path, budget=TIGHT) as mount:
+        retry, flush = mount.writeback._health.retry, mount.writeback._flusher.flush
+
+        def flush_in_a_pause(ids: list[ChunkId], *, only_due: bool = False) -> None:
+            retry.at = math.inf
+            flush(ids, only_due=only_due)
+            retry.at = 0.0
+
+        mount.zmap.arm(DOWN)
+        mount.write(0, 1)
+        with pytest.raises(Unavailable):
+            mount.writeback.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(mount.writeback._flusher, "flush", flush_in_a_pause)
+            for position in range(0, LENGTH, CHUNK):
+                mount.write(position, 1)
+                assert mount.writeback.memory_bytes <= TIGHT // 2
 
 
 def test_a_writer_does_not_try_again_what_it_waited_for_while_another_one_failed(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nczfs.errors import UsageError
 from nczfs.model.hierarchy import CodecSpec
 from nczfs.tools.sparse import Selection
-from nczfs.tools.transfer.blocks import BlockSize, block_shape, blocks, pieces
+from nczfs.tools.transfer.blocks import BlockSize, Shapes, block_shape, blocks, pieces
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.copying import Writes, copy, longest_string
@@ -161,29 +161,45 @@ def target() -> Iterator[Target]:
 
 
 VALUES = np.arange(48.0).reshape(6, 8)
+CELLS = Shapes((1, 1), (1, 1))
 
 
 @pytest.mark.parametrize(
-    ("chunks", "size"),
-    [((1, 8), BlockSize(8, 8)), ((6, 1), BlockSize(8, 48)), ((2, 3), BlockSize(4, 20))],
+    ("chunk", "unit", "size"),
+    [
+        ((1, 8), (1, 8), BlockSize(8, 8)),
+        ((6, 1), (6, 1), BlockSize(8, 48)),
+        ((2, 3), (2, 3), BlockSize(4, 20)),
+        ((2, 3), (4, 6), BlockSize(4, 20)),
+        ((1, 2), (4, 8), BlockSize(3, 5)),
+        ((2, 1), (6, 8), BlockSize(4, 48)),
+    ],
 )
 def test_all_values_arrive_and_progress_counts_each_byte_once(
-    target: Target, chunks: tuple[int, ...], size: BlockSize
+    target: Target, chunk: tuple[int, ...], unit: tuple[int, ...], size: BlockSize
 ) -> None:
     done: list[float] = []
-    content = Content((6, 8), (1, 8), 8, lambda selection: VALUES[selection].copy())
+    largest: list[int] = []
+
+    def read(selection: Selection) -> Any:
+        values = VALUES[selection].copy()
+        largest.append(values.size)
+        return values
+
+    content = Content((6, 8), (1, 8), 8, read)
     with Writes(2, 1000, done.append) as writes:
-        copy(content, chunks, target.start, size, writes, done.append)
+        copy(content, Shapes(chunk, unit), target.start, size, writes, done.append)
     assert (target.values == VALUES).all()
     assert sum(done) == VALUES.nbytes
+    assert max(largest) <= max(size.most, prod(chunk))
 
 
 def test_no_more_is_under_way_than_there_is_room_for(target: Target) -> None:
     with Writes(2, 10**6, lambda _: None) as writes:
-        copy(content_of(VALUES, []), (1, 1), target.start, BlockSize(1, 10), writes, lambda _: None)
+        copy(content_of(VALUES, []), CELLS, target.start, BlockSize(1, 10), writes, lambda _: None)
     assert target.most <= 2
     with Writes(8, 3 * 8, lambda _: None) as writes:  # three elements
-        copy(content_of(VALUES, []), (1, 1), target.start, BlockSize(1, 10), writes, lambda _: None)
+        copy(content_of(VALUES, []), CELLS, target.start, BlockSize(1, 10), writes, lambda _: None)
     assert target.most <= 3
 
 
@@ -200,7 +216,14 @@ def test_progress_ends_the_waiting_for_a_write_that_takes_long(target: Target) -
 
     writes = Writes(3, 10**6, progress)
     with pytest.raises(KeyboardInterrupt), writes:
-        copy(content_of(VALUES, []), (1, 8), target.start, BlockSize(8, 99), writes, progress)
+        copy(
+            content_of(VALUES, []),
+            Shapes((1, 8), (1, 8)),
+            target.start,
+            BlockSize(8, 99),
+            writes,
+            progress,
+        )
     assert target.started == 3
     assert (target.values[:3] == VALUES[:3]).all()
     assert (target.values[3:] == 0).all()
@@ -210,7 +233,9 @@ def test_an_array_without_elements_is_copied_without_a_block(target: Target) -> 
     copied: list[object] = []
     content = content_of(np.zeros((0, 3)), [])
     with Writes(1, 1, copied.append) as writes:
-        copy(content, (1, 3), target.start, BlockSize(10, 10), writes, copied.append)
+        copy(
+            content, Shapes((1, 3), (1, 3)), target.start, BlockSize(10, 10), writes, copied.append
+        )
     assert copied == []
 
 
@@ -225,7 +250,7 @@ def test_what_reading_took_is_released_when_writing_fails() -> None:
         pytest.raises(OSError),  # noqa: PT011 - raised right here
         Writes(1, 1, lambda _: None) as writes,
     ):
-        copy(content, (1,), start, BlockSize(1, 1), writes, lambda _: None)
+        copy(content, Shapes((1,), (1,)), start, BlockSize(1, 1), writes, lambda _: None)
     assert released == [True]
 
 

@@ -239,6 +239,18 @@ def test_a_second_dimension_of_one_name_gets_another(groups: nczfs.OpenDataset) 
     assert told == ["/: a second dimension 'x' is renamed to 'x_2'"]
 
 
+def test_a_second_dimension_never_gets_the_name_of_another_length(url: str) -> None:
+    text = """netcdf g { dimensions: x = 2;
+    group: a { dimensions: x = 4; x_2 = 9; variables: byte v(/x, x, x_2); } }"""
+    write(cdl_source(text, "g.cdl"), url)
+    with nczfs.open(url) as dataset:
+        source, told = exported(dataset["a"])
+    lengths = {f"/{d.name}": d.size for d in source.root.dimensions}
+    (variable,) = source.root.variables
+    assert [lengths[name] for name in variable.dimensions] == [2, 4, 9]
+    assert told == ["/: a second dimension 'x' is renamed to 'x_2_'"]
+
+
 def test_a_variable_alone_is_a_source(groups: nczfs.OpenDataset) -> None:
     source, _ = exported(groups["a/b/v"])
     assert [variable.name for variable in source.root.variables] == ["v"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -19,8 +20,9 @@ import numpy as np
 import pytest
 
 from nczfs.errors import CorruptStore, NczfsError
+from nczfs.model.dtypes import NcType
 from nczfs.model.printing import printable
-from nczfs.tools.transfer.reading_process import read_apart
+from nczfs.tools.transfer.reading_process import _Answers, _Reader, read_apart
 from nczfs.tools.transfer.source import Source
 
 LIMIT = 64 << 20
@@ -112,6 +114,23 @@ def test_a_chunk_that_is_larger_than_the_memory_is_an_error(tmp_path: Path) -> N
         source.contents["v"].read((slice(0, 1000),))
 
 
+def test_a_process_that_answers_nonsense_and_stays_is_ended(file: Path) -> None:
+    words = ["import sys; sys.stdout.buffer.write(b'nonsense'); sys.stdout.flush(); input()"]
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process,
+        pytest.raises(CorruptStore, match="the library failed"),
+    ):
+        _Reader(process, str(file), "/d/d.nc").answer()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_members_of_enumerations_arrive_however_python_pickles_them() -> None:
+    answer = pickle.dumps([Call(getattr, NcType, "FLOAT"), NcType.CHAR])
+    assert _Answers(io.BytesIO(answer)).load() == [NcType.FLOAT, NcType.CHAR]
+
+
 class Call:
     """A pickle of it calls a function where it is read."""
 
@@ -129,10 +148,21 @@ class Call:
         pickle.dumps(Call(subprocess.getoutput, "mkdir made")),
         pickle.dumps(Call(printable, "made")),  # of the model, but no class
         pickle.dumps(Call(np.load, "made")),
+        pickle.dumps(Call(getattr, NczfsError, "__init__")),
+        pickle.dumps(Call(getattr, NcType, "mro")),
         b"cnczfs.model.hierarchy\nannotations\n.",
         b"\x80\x05K",
     ],
-    ids=["system call", "shell", "function of ours", "function of numpy", "module", "cut"],
+    ids=[
+        "system call",
+        "shell",
+        "function of ours",
+        "function of numpy",
+        "attribute",
+        "no member",
+        "module",
+        "cut",
+    ],
 )
 def test_an_answer_makes_nothing_but_plain_data(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

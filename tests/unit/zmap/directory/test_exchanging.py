@@ -20,7 +20,7 @@ def test_a_directory_keeps_its_mode(zmap: DirectoryZMap, root: Path) -> None:
     (root / G).chmod(0o2750)
     with zmap.aside(G) as aside:
         zmap.write(Key(f"{aside.prefix}/new"), b"")
-        aside.exchange("")
+        aside.exchange()
     assert (root / G).stat().st_mode & 0o7777 == 0o2750
 
 
@@ -36,8 +36,8 @@ def test_what_is_missing_or_no_directory_is_not_replaced(zmap: DirectoryZMap, ro
 
 def test_an_exchange_that_fails_changes_nothing(zmap: DirectoryZMap, root: Path) -> None:
     zmap.write(Key(f"{G}/old"), b"")
-    with pytest.raises(StoreError), zmap.aside(G) as aside:
-        aside.exchange("never made")
+    with pytest.raises(StoreError), zmap.aside(G, "never made") as aside:
+        aside.exchange()
     assert files_in(root) == ["parent", "parent/group", "parent/group/old"]
 
 
@@ -48,10 +48,10 @@ def test_a_killed_writer_leaves_one_of_the_two_and_a_listing_removes_the_other(
     zmap.write(Key(f"{G}/old"), b"")
     pid = os.fork()
     if not pid:
-        with zmap.aside(G) as aside:
+        with zmap.aside(G, "deep") as aside:
             zmap.write(Key(f"{aside.prefix}/deep/new"), b"")
             if is_exchanged:
-                aside.exchange("deep")
+                aside.exchange()
             os._exit(0)
     os.waitpid(pid, 0)
     assert len(os.listdir(root / "parent")) == 2

@@ -1,0 +1,1 @@
+"""Zarr version 3: one document for each group and array."""

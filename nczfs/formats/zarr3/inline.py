@@ -1,0 +1,91 @@
+"""The place of consolidated metadata in a ``zarr.json``: a member, which can be very large.
+
+It is taken out before the rest is read, and put back as it is spelled after the rest was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nczfs.errors import BadMetadata
+from nczfs.formats.base import Documents
+from nczfs.formats.jsonparts import Parts
+from nczfs.formats.jsonwrite import strict
+
+T = TypeVar("T")
+
+CONSOLIDATED = "consolidated_metadata"
+
+_MEMBERS_MAX = 1 << 16  # of a document, without those within them
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDocument:
+    """A document of a group.
+
+    Attributes
+    ----------
+    own : it without its consolidated metadata.
+    copy : these, as they are spelled; None: it has none.
+    """
+
+    own: bytes
+    copy: bytes | None
+
+
+def split(data: bytes, where: str) -> SplitDocument:
+    """Take the consolidated metadata out of a document, of which nothing is parsed.
+
+    Parameters
+    ----------
+    where : its key, for messages.
+    """
+    if CONSOLIDATED.encode() not in data:
+        return SplitDocument(data, None)
+    try:
+        parts = Parts(data, where, members_max=_MEMBERS_MAX, levels=1)
+    except BadMetadata:
+        return SplitDocument(data, None)  # the parser will tell what is wrong
+    members = {part.name: parts.text(part) for part in parts.members}
+    copy = members.pop(CONSOLIDATED, None)
+    return SplitDocument(data if copy is None else object_of(members), copy)
+
+
+def joined(own: bytes, copy: bytes | None) -> bytes:
+    """Return the document with consolidated metadata; None: without any.
+
+    Parameters
+    ----------
+    own : an object with members, as `jsonwrite` spells it.
+    """
+    if copy is None:
+        return own
+    return b'%b, "%b": %b}' % (own.rstrip()[:-1], CONSOLIDATED.encode(), copy)
+
+
+def object_of(members: Mapping[str, bytes]) -> bytes:
+    """Return an object with members that are JSON."""
+    named = (
+        b"%b: %b" % (strict(name).encode("utf-8", "surrogateescape"), value)
+        for name, value in members.items()
+    )
+    return b"{" + b", ".join(named) + b"}"
+
+
+class OwnDocuments:
+    """Documents without their consolidated metadata; implements `Documents`."""
+
+    def __init__(self, inner: Documents) -> None:
+        self._inner = inner
+
+    def get(self, key: str) -> bytes | None:
+        data = self._inner.get(key)
+        return None if data is None else split(data, key).own
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        self._inner.fetch(keys)
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        return self._inner.derived(name, keys, make)

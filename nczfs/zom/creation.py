@@ -1,0 +1,187 @@
+"""Making the groups and arrays of a hierarchy in a store.
+
+Groups come before their members, and all groups before the arrays. The document that makes a node
+visible is the last of its documents. So a hierarchy of which only a part could be written is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+
+from nczfs.engine.dataset import Dataset, Engine, open_dataset
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.stores import create_store
+from nczfs.engine.structure.removal import remove
+from nczfs.errors import NameTaken, NotADataset, NotWritable
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.names import below
+from nczfs.formats.registry import FORMATS
+from nczfs.formats.zom.documents import documents_of
+from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, walk, with_members
+from nczfs.formats.zom.reading import checked
+from nczfs.zmap.base import ABSENT, ZMap
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.url import parse_url
+from nczfs.zom.differences import Difference, diff, like
+from nczfs.zom.stored import read_stored
+
+NAMED_MAX = 10  # differences that a refusal names
+
+
+def create(
+    url: str,
+    node: Node,
+    *,
+    overwrite: bool = False,
+    store_options: StoreOptions | None = None,
+    options: EngineOptions | None = None,
+) -> int:
+    """Make a hierarchy at a URL, without values.
+
+    Members that are unknown count as none. If the same hierarchy is there already, nothing is
+    done, and its values stay.
+
+    Parameters
+    ----------
+    overwrite : delete another hierarchy that is there, with its values.
+
+    Returns
+    -------
+    the number of documents that were written.
+
+    Raises
+    ------
+    BadMetadata : the hierarchy is wrong. NameTaken : another one is there; the message names the
+        differences. NotADataset : something else is there. In all these cases, nothing is written.
+    ForeignObjects : with `overwrite`, objects there belong to no dataset.
+    LeaseNotHeld, NotWritable, StoreError.
+    """
+    node = checked(node)
+    place = parse_url(url)
+    formats = format_options(place.modes, options or EngineOptions())
+    zmap = create_store(place, store_options or StoreOptions())
+    try:
+        return create_in(zmap, node, overwrite=overwrite, formats=formats, options=options)
+    finally:
+        zmap.close()
+
+
+def create_in(
+    zmap: ZMap,
+    node: Node,
+    *,
+    overwrite: bool = False,
+    formats: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
+    options: EngineOptions | None = None,
+) -> int:
+    """Make a hierarchy that fills an open store; see `create`."""
+    node = _known(checked(node))
+    if not zmap.features.writable:
+        raise NotWritable(f"{zmap.name}: this store is read-only")
+    zmap.prepare_writing()
+    engine = Engine(options)
+    try:
+        lease = engine.leases.of(zmap, ROOT)
+        lease.require()
+        lease.opened()  # until the engine is closed
+        return _created(engine, zmap, formats, node, overwrite=overwrite)
+    finally:
+        engine.close()
+
+
+def _created(
+    engine: Engine, zmap: ZMap, options: FormatOptions, node: Node, *, overwrite: bool
+) -> int:
+    metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
+    existing = open_dataset(engine, metadata, ROOT, options, writable=True)
+    if existing is not None:
+        stored = read_stored(existing)
+        if not stored.problems and like(stored.node, node):
+            return 0
+        if not overwrite:
+            raise NameTaken(_taken(zmap.name, diff(stored.node, node)))
+        remove(existing, "")
+        metadata.forget(ROOT)
+    elif next(iter(zmap.search(ROOT)), None) is not None:
+        raise NotADataset(
+            f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
+        )
+    new = FORMATS.named(f"zarr{node.zarr_format}", options)
+    return write_nodes(Dataset(engine, metadata, ROOT, new, options), "", node)
+
+
+def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
+    """Write the documents of a hierarchy at a path of an open dataset where nothing is.
+
+    Returns
+    -------
+    the number of documents.
+
+    Raises
+    ------
+    ObjectExists : something is there. StoreError. What was written before stays, and is valid.
+    """
+    zmap, pool = dataset.zmap, dataset.engine.pools.write
+
+    def write(at: str, each: Node) -> int:
+        count = 0
+        for name, data in documents_of(each):
+            key = parse_key(below(str(dataset.prefix(at)), name))
+            zmap.write(key, data, replaces=ABSENT)
+            count += 1
+        return count
+
+    count = 0
+    try:
+        for batch in _batches(node):
+            tasks = [pool.submit(write, below(path, at[1:]).strip("/"), n) for at, n in batch]
+            count += _finished(tasks)
+        zmap.flush()
+    finally:
+        dataset.joined(path)
+    return count
+
+
+def _known(node: Node) -> Node:
+    """Return a hierarchy in which unknown members are none."""
+    if isinstance(node, ArrayV2 | ArrayV3):
+        return node
+    members = (node.members or {}).items()
+    return with_members(node, {name: _known(member) for name, member in members})
+
+
+def _batches(node: Node) -> Iterator[list[tuple[str, Node]]]:
+    """Yield what can be written together: the groups level by level, then all arrays."""
+    groups: dict[int, list[tuple[str, Node]]] = {}
+    arrays: list[tuple[str, Node]] = []
+    for path, each in walk(node):
+        if isinstance(each, ArrayV2 | ArrayV3):
+            arrays.append((path, each))
+        else:
+            groups.setdefault(path.count("/"), []).append((path, each))
+    for level in sorted(groups):
+        yield groups[level]
+    if arrays:
+        yield arrays
+
+
+def _finished(tasks: list[Future[int]]) -> int:
+    """Return the sum of the results; after a failure, what has not begun is not done."""
+    try:
+        return sum(task.result() for task in tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        wait(tasks)
+        raise
+
+
+def _taken(name: str, difference: Difference) -> str:
+    pointers = [p or "the root" for each in difference.pointers().values() for p in each]
+    more = len(pointers) - NAMED_MAX
+    rest = f" and {more} more" if more > 0 else ""
+    places = f": it differs at {', '.join(pointers[:NAMED_MAX])}{rest}" if pointers else ""
+    return f"{name}: another hierarchy is there{places}; nothing was written"
