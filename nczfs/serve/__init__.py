@@ -1,0 +1,1 @@
+"""A read-only web service: CDM Remote, the files of datasets, and pages about them."""

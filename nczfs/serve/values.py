@@ -1,0 +1,91 @@
+"""The selected values of a variable in C order, in blocks of a bounded size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.arrays.selection import Selection
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.options import Tally
+
+BLOCK_BYTES = 1 << 20
+
+
+def value_blocks(
+    array: Array, ranges: Sequence[range], fresh_since: float, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Values]:
+    """Yield the selected elements, one-dimensional, in this machine's byte order.
+
+    The chunks of the next block are requested before a block is read, so that they stay in the
+    cache: a chunk that several blocks touch is decoded once, as long as the cache has room for a
+    row of chunks.
+
+    Parameters
+    ----------
+    fresh_since : chunks that were last confirmed before that time are confirmed again.
+    block_bytes : of a block; for elements of variable length it counts their references.
+
+    Raises
+    ------
+    CodecError, MissingChunk, StructureChanged, StoreError.
+    """
+    dtype = array.description.dtype.native
+    tally = Tally()
+    selections = block_selections(
+        ranges, array.description.chunk_shape, max(1, block_bytes // max(1, dtype.itemsize))
+    )
+    following = next(selections, None)
+    while following is not None:
+        selection, following = following, next(selections, None)
+        if following is not None:
+            for part in following.by_chunk(array.description.grid):
+                if not array.request(part.chunk, tally, fresh_since):
+                    break
+        values = np.empty(selection.shape, dtype)
+        if (box := selection.box) is not None:
+            array.read_box(box, values, tally, fresh_since)
+        else:
+            array.read_selection(selection, values, tally, fresh_since)
+        yield values.reshape(-1)
+
+
+def block_selections(
+    ranges: Sequence[range], chunks: Sequence[int], elements: int
+) -> Iterator[Selection]:
+    """Split a selection, in C order, into selections of at most so many elements.
+
+    Where a block has room for several chunks along the dimension that it divides, it ends where a
+    chunk ends.
+    """
+    shape = [len(positions) for positions in ranges]
+    if not prod(shape):
+        return
+    axis = 0
+    while axis < len(shape) - 1 and prod(shape[axis + 1 :]) > elements:
+        axis += 1
+    if not shape:
+        yield Selection(())
+        return
+    count = max(1, elements // prod(shape[axis + 1 :]))
+    divided, rest = ranges[axis], tuple(ranges[axis + 1 :])
+    for above in itertools.product(*ranges[:axis]):
+        before = tuple(range(position, position + 1) for position in above)
+        start = 0
+        while start < len(divided):
+            stop = _stop(divided, start, min(start + count, len(divided)), chunks[axis])
+            yield Selection((*before, divided[start:stop], *rest))
+            start = stop
+
+
+def _stop(positions: range, start: int, stop: int, chunk: int) -> int:
+    """Return where a block ends: with a whole chunk, if one ends within the block."""
+    if stop == len(positions):
+        return stop
+    edge = positions[stop] // chunk * chunk  # where the chunk of the next position begins
+    count = -(-(edge - positions.start) // positions.step)
+    return count if count > start else stop
