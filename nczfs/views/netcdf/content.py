@@ -59,7 +59,8 @@ class Elements:
     ----------
     variable : of the dataset.
     cell : dtype of one element of the array in the file, in native byte order; as wide as the last
-        dimension of the file's variable if text became characters.
+        dimension of the file's variable if text became characters. object: strings, which are read
+        when they are sent.
     """
 
     variable: Variable

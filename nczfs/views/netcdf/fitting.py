@@ -16,7 +16,7 @@ from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 from nczfs.model.printing import encoded, printable
 from nczfs.views.netcdf.attributes import group_attributes, omitted_attribute, variable_attributes
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable, Texts
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileKind
+from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4, SENT_NCSTREAM, FileKind
 from nczfs.views.netcdf.naming import FileNames, Named
 from nczfs.views.netcdf.records import record_dimension
 from nczfs.views.netcdf.types import ShownType, as_characters, is_netcdf, shown_type
@@ -28,7 +28,8 @@ held, CodecError where they cannot be decoded: then the variable is left out."""
 FILE_TEXTS_BYTES_MAX = 64 << 20
 """All strings that a file holds may have so many bytes."""
 
-_RANK_MAX = {NETCDF4: 32, CLASSIC: 1024}  # H5S_MAX_RANK, NC_MAX_VAR_DIMS
+# H5S_MAX_RANK, NC_MAX_VAR_DIMS
+_RANK_MAX = {NETCDF4: 32, CLASSIC: 1024, NCSTREAM: 1024, SENT_NCSTREAM: 1024}
 
 
 def file_content(

@@ -1,8 +1,8 @@
-"""The two formats of netCDF files that a group is shown in, and what they can hold."""
+"""The formats in which a group is shown as a file, and what they can hold."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class FileKind:
     has_groups : whether it has groups, several unlimited dimensions in any position, fixed ones of
         length 0, and types that the file names.
     has_strings : whether it has strings of variable length.
+    has_later_strings : whether strings are read when they are sent, and not for the content.
     length_max : of a dimension. For one without a variable, HDF5 has an array of four-byte numbers.
     attributes_max : of a group or a variable. HDF5 numbers them in 16 bits; some are netCDF's own.
     values_bytes_max : of all values together. HDF5 counts the bytes of an array in 63 bits.
@@ -26,6 +27,7 @@ class FileKind:
     length_max: int
     attributes_max: int
     values_bytes_max: int
+    has_later_strings: bool = False
 
 
 _HEADER_BYTES = 1 << 32
@@ -46,5 +48,16 @@ CLASSIC = FileKind(
     attributes_max=(1 << 31) - 1,
     values_bytes_max=(1 << 63) - _HEADER_BYTES,
 )
+
+NCSTREAM = FileKind(
+    ".ncs",
+    has_groups=True,
+    has_strings=True,
+    length_max=(1 << 63) - 1,
+    attributes_max=(1 << 31) - 1,
+    values_bytes_max=(1 << 62) - _HEADER_BYTES,
+)
+SENT_NCSTREAM = replace(NCSTREAM, has_later_strings=True)
+"""A stream that is written once, from its beginning: its size need not be known."""
 
 NETCDF_SUFFIXES = (NETCDF4.suffix, CLASSIC.suffix)

@@ -47,7 +47,8 @@ class ShownType:
 
     Attributes
     ----------
-    cell : dtype of an element in the file; None: the strings are read when the file is described.
+    cell : dtype of an element in the file; None: the strings are read when the file is described;
+        object: when they are sent.
     width : of a last dimension of characters; None: there is none.
     added : attributes that say what the type does not.
     """
@@ -136,6 +137,8 @@ def _text(variable: Variable, kind: FileKind) -> ShownType:
     dtype = array.dtype
     if dtype.vlen not in (None, VlenKind.TEXT):
         raise Unsupported(f"is of type {dtype.typestr} {dtype.vlen.value}")
+    if kind.has_later_strings:
+        return ShownType(NcType.STRING, np.dtype(object))
     is_few = array.size <= TEXTS_MAX and array.size * dtype.item_size <= TEXTS_BYTES_MAX
     if is_few and kind.has_strings:
         return ShownType(NcType.STRING, None)
