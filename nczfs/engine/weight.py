@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from sys import getsizeof
 from typing import Any, Final
 
@@ -48,7 +49,23 @@ def weight_of_objects(objects: Iterable[object]) -> int:
 
 
 def weight_of_node(node: GroupHeader | Variable) -> int:
-    """Estimate the memory of a node with its attributes, dimensions and names of members."""
+    """Estimate the memory of a node with its attributes, dimensions and names of members.
+
+    Attributes that dependent arrays have inherited count once.
+    """
+    weight = _weight_alone(node)
+    waiting = list(node.dependents) if isinstance(node, Variable) else []
+    known = {id(node.attributes)}
+    while waiting:
+        each = waiting.pop()
+        is_shared = id(each.attributes) in known
+        known.add(id(each.attributes))
+        weight += _weight_alone(replace(each, attributes=()) if is_shared else each)
+        waiting += each.dependents
+    return weight
+
+
+def _weight_alone(node: GroupHeader | Variable) -> int:
     attributes = [value for each in node.attributes for value in (each.name, each.value)]
     held: list[object] = [*attributes, *node.problems]
     if isinstance(node, Variable):

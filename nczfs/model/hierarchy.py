@@ -120,25 +120,34 @@ class ChunkKeys:
     separator : between the numbers, "." or "/".
     prefix : before the first number ("" in Zarr v2, "c" in v3's default encoding).
     scalar : the name of the only chunk of a rank-0 array.
+    before, after : texts around every name, with nothing between (Zarr v3's proposed encodings
+        ``prefix`` and ``suffix``).
     """
 
     separator: str = "."
     prefix: str = ""
     scalar: str = "0"
+    before: str = ""
+    after: str = ""
 
     def name(self, chunk: ChunkIndex) -> str:
         """Return the name of a chunk below its array: ``0.1``, ``0/1``, ``c/0/1``."""
-        if not chunk:
-            return self.scalar
-        numbers = self.separator.join(map(str, chunk))
-        return f"{self.prefix}{self.separator}{numbers}" if self.prefix else numbers
+        return f"{self.head(len(chunk))}{self.separator.join(map(str, chunk))}{self.after}"
+
+    def head(self, ndim: int) -> str:
+        """Return the part of every name before the first number, for an array of `ndim`."""
+        if not ndim:
+            return self.before + self.scalar
+        return f"{self.before}{self.prefix}{self.separator}" if self.prefix else self.before
 
     def index(self, name: str, ndim: int) -> ChunkIndex | None:
         """Return the index of the chunk with a name below an array of `ndim` dimensions.
 
         None: no chunk has it.
         """
-        index = tuple(map(int, _NUMBERS.findall(name))) if ndim else ()
+        end = len(name) - len(self.after)
+        numbers = _NUMBERS.findall(name, min(len(self.head(ndim)), end), end) if ndim else ()
+        index = tuple(map(int, numbers))
         return index if len(index) == ndim and self.name(index) == name else None
 
 
@@ -235,6 +244,9 @@ class Variable:
     format : the metadata layout it was read from: "zarr3", "zarr2", "nczarr-L1", ..., "nczarr-L3".
     attributes : in stored order, without those of the format.
     problems : messages about what did not prevent reading, each naming its key.
+    primary : path of the array whose document declares this one (a dependent array of Zarr v3);
+        None: it has a document of its own.
+    dependents : the arrays that its document declares; their chunks lie at its own `key`.
     """
 
     path: str
@@ -244,10 +256,17 @@ class Variable:
     dimensions: tuple[Dimension, ...]
     attributes: tuple[Attribute, ...] = ()
     problems: tuple[str, ...] = ()
+    primary: str | None = None
+    dependents: tuple[Variable, ...] = ()
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether the document of another array declares it."""
+        return self.primary is not None
 
     @property
     def unlimited(self) -> tuple[bool, ...]:
@@ -261,7 +280,14 @@ class Variable:
             for dimension in self.dimensions
         )
         path, key = (_moved(place, start, goal) for place in (self.path, self.key))
-        return replace(self, path=path, key=key, dimensions=dimensions)
+        return replace(
+            self,
+            path=path,
+            key=key,
+            dimensions=dimensions,
+            primary=None if self.primary is None else _moved(self.primary, start, goal),
+            dependents=tuple([each.moved(start, goal) for each in self.dependents]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

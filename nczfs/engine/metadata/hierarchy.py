@@ -431,7 +431,8 @@ def _light(node: N) -> N:
         if each.name == ROUNDING and isinstance(each.value, tuple) and len(each.value) == 1
     )
     if isinstance(node, Variable):
-        return replace(node, attributes=attributes, problems=())
+        dependents = tuple([_light(each) for each in node.dependents])
+        return replace(node, attributes=attributes, problems=(), dependents=dependents)
     arrays, groups = (None if names is None else () for names in (node.arrays, node.groups))
     return replace(
         node, dimensions=(), attributes=attributes, arrays=arrays, groups=groups, problems=()

@@ -7,13 +7,13 @@ from nczfs.formats.base import FormatOptions
 from nczfs.formats.limits import check_array
 from nczfs.formats.problems import Problems
 from nczfs.formats.zarr3.chain import byte_order_of, read_chain
-from nczfs.formats.zarr3.extensions import extension
 from nczfs.formats.zarr3.fill import fill_value
 from nczfs.formats.zarr3.grids import check_divisible, lengths, read_grid
+from nczfs.formats.zarr3.keyencodings import read_keys
 from nczfs.formats.zarr3.types import data_type
 from nczfs.messages import shown
 from nczfs.model.grid import RectilinearGrid
-from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, Json
+from nczfs.model.hierarchy import ArrayDescription, CodecChain, Json
 
 
 def read_array(
@@ -51,7 +51,7 @@ def read_array(
         dtype,
         fill_value(members.get("fill_value"), dtype, where, problems),
         CodecChain(3, chain.codecs),
-        _chunk_keys(_required(members, "chunk_key_encoding", where), where),
+        read_keys(_required(members, "chunk_key_encoding", where), where),
         chain.shards,
         grid.listed if isinstance(grid, RectilinearGrid) else (),
     )
@@ -64,15 +64,3 @@ def _required(members: dict[str, Json], member: str, where: str) -> Json:
     if members.get(member) is None:
         raise BadMetadata(f"{where}: {member} is missing")
     return members[member]
-
-
-def _chunk_keys(value: Json, where: str) -> ChunkKeys:
-    encoding = extension(value, f"{where}: chunk_key_encoding")
-    if encoding.name not in ("default", "v2"):
-        raise Unsupported(f"{encoding.where} {shown(encoding.name)} is not supported")
-    encoding.check_members(("separator",))
-    is_default = encoding.name == "default"
-    separator = encoding.configuration.get("separator", "/" if is_default else ".")
-    if separator not in (".", "/"):
-        raise BadMetadata(f"{encoding.where}: separator is {shown(separator)}, not '.' or '/'")
-    return ChunkKeys(str(separator), "c", "c") if is_default else ChunkKeys(str(separator))

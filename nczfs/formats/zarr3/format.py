@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial as later
 from types import MappingProxyType
 
-from nczfs.errors import BadMetadata, Unsupported
+from nczfs.errors import BadMetadata, MetadataError, NotWritable, Unsupported
 from nczfs.formats.attributes import UNLIMITED
 from nczfs.formats.attributes_write import check_attributes
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat, Node, StoredType
@@ -24,15 +25,34 @@ from nczfs.formats.zarr3.attributes import (
     unlimited_names,
 )
 from nczfs.formats.zarr3.consolidated import FORM
+from nczfs.formats.zarr3.dependents import (
+    DECLARATION,
+    LEVELS_MAX,
+    SPELLINGS,
+    Allowance,
+    check_byte_order,
+    declarations,
+    inherited,
+    inherited_attributes,
+    resolved,
+)
 from nczfs.formats.zarr3.inline import OwnDocuments, joined, split
 from nczfs.formats.zarr3.names import NAMES, ZARR_JSON, name_fault
-from nczfs.formats.zarr3.nodes import ATTRIBUTES, NodeDocument, read_document, shape_of
+from nczfs.formats.zarr3.nodes import (
+    ATTRIBUTES,
+    NodeDocument,
+    node_document,
+    read_document,
+    shape_of,
+)
 from nczfs.formats.zarr3.stored import chain_of, stored_type
 from nczfs.formats.zarr3.write import array_members
+from nczfs.messages import shown
 from nczfs.model.declaration import ElementType
-from nczfs.model.dtypes import DataType
+from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import (
     ArrayDescription,
+    Attribute,
     ChunkKeys,
     CodecChain,
     CodecSpec,
@@ -83,7 +103,7 @@ class Zarr3Format(MetadataFormat):
     def read_node(self, path: str, documents: Documents) -> Node | None:
         node = read_document(path, documents, self._options)
         if node is None:
-            return None
+            return self._dependent(path, documents)
         return self._variable(node, documents) if node.is_array else self._header(node)
 
     def write_node(
@@ -92,6 +112,12 @@ class Zarr3Format(MetadataFormat):
         key = below(node.path, ZARR_JSON)
         existing: Node | None
         if isinstance(node, Variable):
+            if node.primary is not None:
+                owner = below(node.primary, ZARR_JSON)
+                raise NotWritable(
+                    f"/{node.path}: is a dependent array, which has no document; change what "
+                    f"/{node.primary} declares ({owner}: {DECLARATION})"
+                )
             existing = existing_node(self, node, documents, found)
         else:
             existing = existing_node(self, node, documents, found)
@@ -163,17 +189,116 @@ class Zarr3Format(MetadataFormat):
         return GroupHeader(node.path, self.name, dimensions, attributes, problems=problems)
 
     def _variable(self, node: NodeDocument, documents: Documents) -> Variable:
-        path = node.path
-        array = read_array(node.members, node.key, self._options, node.problems)
-        dimensions = self._dimensions(node, array, documents)
-        attributes = attributes_of(
-            node.attributes, node.key, node.problems, variable_type=array.dtype.nc_type
-        )
+        # A dataset of one array has no groups.
+        group = parent_of(node.path) if node.path else None
+        variable = self._described(node, node.path, group, documents)
+        dependents = self._dependents(node, node.path, group, documents, Allowance())
         problems = node.problems.as_tuple()
-        return Variable(path, path, self.name, array, dimensions, attributes, problems)
+        return replace(variable, dependents=dependents, problems=problems)
+
+    def _described(
+        self,
+        node: NodeDocument,
+        place: str,
+        group: str | None,
+        documents: Documents,
+        shared: dict[NcType | None, tuple[Attribute, ...]] | None = None,
+    ) -> Variable:
+        """Return the array that a document describes, without its problems.
+
+        Parameters
+        ----------
+        place : where its chunks lie.
+        group : whose dimensions it has; None: it has a dataset for itself.
+        shared : the attributes by types of arrays, where several arrays have the same.
+        """
+        array = read_array(node.members, node.key, self._options, node.problems)
+        dimensions = self._dimensions(node, array, group, documents)
+        nc_type = array.dtype.nc_type
+        attributes = None if shared is None else shared.get(nc_type)
+        if attributes is None:
+            problems = node.problems if shared is None else Problems()  # known of the primary
+            attributes = attributes_of(node.attributes, node.key, problems, variable_type=nc_type)
+            if shared is not None:
+                shared[nc_type] = attributes
+        return Variable(node.path, place, self.name, array, dimensions, attributes)
+
+    def _dependents(
+        self,
+        node: NodeDocument,
+        place: str,
+        group: str | None,
+        documents: Documents,
+        allowance: Allowance,
+        level: int = 1,
+    ) -> tuple[Variable, ...]:
+        """Return the arrays that an array declares; what is wrong becomes its problems."""
+        try:
+            declared = declarations(node.attributes, node.key)
+        except BadMetadata as error:
+            node.problems.add(str(error))
+            return ()
+        if not declared:
+            return ()
+        if level > LEVELS_MAX:
+            node.problems.add(f"{node.key}: more than {LEVELS_MAX} levels of dependent arrays")
+            return ()
+        members, found = inherited(node.members), []
+        nbytes = len(strict(members))
+        attributes = inherited_attributes(node.attributes)
+        shared: dict[NcType | None, tuple[Attribute, ...]] = {}
+        for name, partial in declared.items():
+            where = f"{node.key}: dependent array {shown(name)}"
+            if not allowance.take(nbytes):
+                node.problems.add(f"{where}: too many, or too large; it and others are not read")
+                break
+            try:
+                document = resolved(name, partial, members, where)
+                is_own = ATTRIBUTES in document
+                own = document if is_own else document | {ATTRIBUTES: attributes}
+                child = node_document(below(node.path, name), own, Problems(), where)
+                array = self._described(child, place, group, documents, None if is_own else shared)
+                check_byte_order(array.array, where)
+            except MetadataError as error:
+                node.problems.add(str(error))
+                continue
+            below_it = self._dependents(child, place, group, documents, allowance, level + 1)
+            problems = child.problems.as_tuple()
+            array = replace(array, primary=node.path, dependents=below_it, problems=problems)
+            found.append(array)
+        return tuple(found)
+
+    def _dependent(self, path: str, documents: Documents) -> Variable | None:
+        """Return the array at a path without a document, which one above it may declare."""
+        above, names = path, [""]
+        while above and len(names) <= LEVELS_MAX:
+            above, _, name = above.rpartition("/")
+            names.append(name)
+            key = below(above, ZARR_JSON)
+            data = documents.get(key)
+            if data is None:
+                continue
+            is_known = documents.derived(
+                f"whether {above} declares arrays", (key,), later(_may_declare, data, key)
+            )
+            if not is_known:
+                return None
+            try:
+                node = self.read_node(above, documents)
+            except MetadataError:
+                return None
+            for wanted in reversed(names[1:]):
+                known = node.dependents if isinstance(node, Variable) else ()
+                node = next((each for each in known if each.name == wanted), None)
+            return node if isinstance(node, Variable) else None
+        return None
 
     def _dimensions(
-        self, node: NodeDocument, array: ArrayDescription, documents: Documents
+        self,
+        node: NodeDocument,
+        array: ArrayDescription,
+        group: str | None,
+        documents: Documents,
     ) -> tuple[Dimension, ...]:
         names, member = node.members.get(DIMENSION_NAMES), DIMENSION_NAMES
         if names is None:
@@ -181,11 +306,10 @@ class Zarr3Format(MetadataFormat):
             names, member = node.attributes.get(ARRAY_DIMENSIONS), ARRAY_DIMENSIONS
         if names is None or not array.shape or not self._options.xarray:
             return anonymous_for(array.shape)
-        group = parent_of(node.path)
-        place = VariablePlace(group, array.shape, node.key)
+        place = VariablePlace(group or "", array.shape, node.key)
         found = by_name(names, place, _none_declared, node.problems, member)
-        if not node.path:
-            return found  # a dataset of one array has no groups
+        if group is None:
+            return found
         return tuple(self._as_declared(dimension, documents) for dimension in found)
 
     def _as_declared(self, dimension: Dimension, documents: Documents) -> Dimension:
@@ -233,3 +357,17 @@ def _encoded(node: Node) -> Encoding:
 
 def _none_declared(_group: str) -> Mapping[str, Dimension]:
     return {}
+
+
+def _may_declare(data: bytes, key: str) -> tuple[bool, int]:
+    """Return whether a document may declare arrays, and the bytes of that answer."""
+    if not any(word in data for word in _HINTS):
+        return False, 0
+    try:
+        own = split(data, key).own
+    except BadMetadata:
+        return False, 0
+    return any(word in own for word in _HINTS), 0
+
+
+_HINTS = (*(name.encode() for name in SPELLINGS), b"\\u")  # any character may be escaped

@@ -45,6 +45,7 @@ class NodeDocument:
     is_array : whether the node is an array; otherwise it is a group.
     attributes : of the user and of conventions.
     problems : what was wrong so far; later readers add to it.
+    key : of the document; for a dependent array with its name, for messages.
     """
 
     path: str
@@ -52,11 +53,7 @@ class NodeDocument:
     is_array: bool
     attributes: dict[str, Json]
     problems: Problems
-
-    @property
-    def key(self) -> str:
-        """The key of the document."""
-        return below(self.path, ZARR_JSON)
+    key: str
 
 
 def read_document(path: str, documents: Documents, options: FormatOptions) -> NodeDocument | None:
@@ -81,12 +78,13 @@ def read_document(path: str, documents: Documents, options: FormatOptions) -> No
     members, notes = parse_object(own, key, bytes_max=options.document_bytes_max)
     for note in notes:
         problems.add(note)
-    return node_document(path, members, problems)
+    return node_document(path, members, problems, key)
 
 
-def node_document(path: str, members: dict[str, Json], problems: Problems) -> NodeDocument:
+def node_document(
+    path: str, members: dict[str, Json], problems: Problems, key: str
+) -> NodeDocument:
     """Check the members of a document. Raises as `read_document`."""
-    key = below(path, ZARR_JSON)
     if "zarr_format" not in members:
         raise BadMetadata(f"{key}: zarr_format is missing")
     version = members["zarr_format"]
@@ -106,7 +104,7 @@ def node_document(path: str, members: dict[str, Json], problems: Problems) -> No
     if not isinstance(attributes, dict):
         problems.add(f"{key}: attributes {shown(attributes)} is not an object; there are none")
         attributes = {}
-    return NodeDocument(path, members, is_array, attributes, problems)
+    return NodeDocument(path, members, is_array, attributes, problems, key)
 
 
 def shape_of(members: dict[str, Json]) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from nczfs.formats.rewriting import OwnMembers
 from nczfs.formats.zarr3.chain import Chain, codecs_json
 from nczfs.formats.zarr3.fill_write import fill_json
 from nczfs.formats.zarr3.grids import grid_json
+from nczfs.formats.zarr3.keyencodings import keys_json
 from nczfs.formats.zarr3.types import data_type_json
-from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, Dimension, Json
+from nczfs.model.hierarchy import ArrayDescription, Dimension, Json
 
 
 def array_members(
@@ -31,7 +32,7 @@ def array_members(
         shape=list(array.shape),
         data_type=data_type_json(array.dtype, where),
         chunk_grid=grid_json(array),
-        chunk_key_encoding=_key_encoding(array.chunk_keys),
+        chunk_key_encoding=keys_json(array.chunk_keys),
         fill_value=fill_json(array.fill_value, array.dtype),
         codecs=codecs_json(chain),
     )
@@ -39,11 +40,3 @@ def array_members(
         names: list[Json] = [None if d.anonymous else d.name for d in dimensions]
         members[DIMENSION_NAMES] = names
     return members
-
-
-def _key_encoding(keys: ChunkKeys) -> Json:
-    return _named("default" if keys.prefix else "v2", separator=keys.separator)
-
-
-def _named(name: str, **configuration: Json) -> Json:
-    return {"name": name, "configuration": configuration}
