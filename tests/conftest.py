@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         dropped = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the collector of garbage from what the whole run needs, which is a million objects."""
+    gc.disable()
+    found = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 @pytest.fixture(scope="session", autouse=True)

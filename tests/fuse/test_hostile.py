@@ -6,6 +6,7 @@ import errno
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +38,33 @@ def filtered(codec: str, **settings: Any) -> dict[str, Any]:
 
 NUMBER = b"9" * 4300  # Python reads no longer ones
 
-CHUNKS: dict[str, tuple[dict[str, Any], bytes]] = {
+CHUNKS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {
     "huge_lengths": (
         filtered("json2"),
-        b'["|O",[' + b",".join([NUMBER] * 3700) + b"]]",
+        lambda: b'["|O",[' + b",".join([NUMBER] * 3700) + b"]]",
     ),
-    "one_huge_length": (filtered("json2"), b'["a","|O",[' + NUMBER + b"]]"),
-    "many_lengths": (filtered("json2"), b'["a","|O",[' + b"1," * 8_000_000 + b"1]]"),
-    "many_members": (filtered("json2"), b"[" + b"[]," * 20_000_000 + b'"|O",[6]]'),
-    "deep": (filtered("json2"), b"[" * 30_000_000),
-    "packed_lists": (filtered("msgpack2"), b"\xdd\x00\x40\x00\x00" * 1_000_000),
-    "packed_members": (filtered("msgpack2"), b"\xdd\x03\x00\x00\x00" + b"\x90" * (3 << 24)),
-    "many_texts": (filtered("vlen-utf8"), struct.pack("<I", 15_000_000) + bytes(60_000_000)),
-    "long_text": (filtered("vlen-utf8"), struct.pack("<II", 6, 1 << 31) + bytes(60_000_000)),
+    "one_huge_length": (filtered("json2"), lambda: b'["a","|O",[' + NUMBER + b"]]"),
+    "many_lengths": (
+        filtered("json2"),
+        lambda: b'["a","|O",[' + b"1," * 8_000_000 + b"1]]",
+    ),
+    "many_members": (filtered("json2"), lambda: b"[" + b"[]," * 20_000_000 + b'"|O",[6]]'),
+    "deep": (filtered("json2"), lambda: b"[" * 30_000_000),
+    "packed_lists": (filtered("msgpack2"), lambda: b"\xdd\x00\x40\x00\x00" * 1_000_000),
+    "packed_members": (
+        filtered("msgpack2"),
+        lambda: b"\xdd\x03\x00\x00\x00" + b"\x90" * (3 << 24),
+    ),
+    "many_texts": (
+        filtered("vlen-utf8"),
+        lambda: struct.pack("<I", 15_000_000) + bytes(60_000_000),
+    ),
+    "long_text": (
+        filtered("vlen-utf8"),
+        lambda: struct.pack("<II", 6, 1 << 31) + bytes(60_000_000),
+    ),
 }
+"""Documents of arrays, and what makes their chunk, which is large."""
 
 
 @pytest.mark.parametrize("name", CHUNKS)
@@ -61,7 +75,7 @@ def test_a_hostile_chunk_is_refused_while_its_neighbour_is_read(tmp_path: Path, 
     put_array(store, "d.zarr/good", FIELD, (2, 4))
     document, data = CHUNKS[name]
     put_json(store, "d.zarr/bad/.zarray", document)
-    store.write(parse_key("d.zarr/bad/0"), zlib.compress(data, 9))
+    store.write(parse_key("d.zarr/bad/0"), zlib.compress(data(), 9))
     expect = r"d\.zarr/bad/0"
     with store_served(tmp_path, "--memory-limit", "64MiB", expect=expect) as mount:
         place = mount.path / "datasets/d.zarr"
@@ -79,17 +93,20 @@ def lengths(*texts: bytes) -> bytes:
     return struct.pack("<I", len(texts)) + b"".join(struct.pack("<I", len(t)) + t for t in texts)
 
 
-ELEMENTS: dict[str, tuple[dict[str, Any], bytes]] = {
+ELEMENTS: dict[str, tuple[dict[str, Any], Callable[[], bytes]]] = {
     "fill_value": (
         filtered("vlen-utf8")
         | {"shape": [10**6], "chunks": [10**6], "fill_value": "x" * (10 << 20)},
-        b"",
+        lambda: b"",
     ),
-    "escapes": (filtered("vlen-utf8"), lengths(*[b"\x01" * (9 << 20)] * 6)),
-    "numbers": (filtered("vlen-array", dtype="|u1"), lengths(*[b"\xff" * (9 << 20)] * 6)),
+    "escapes": (filtered("vlen-utf8"), lambda: lengths(*[b"\x01" * (9 << 20)] * 6)),
+    "numbers": (
+        filtered("vlen-array", dtype="|u1"),
+        lambda: lengths(*[b"\xff" * (9 << 20)] * 6),
+    ),
     "row_of_chunks": (
         filtered("vlen-utf8") | {"shape": [1, 40], "chunks": [1, 1]},
-        lengths(b"x" * (50 << 20)),
+        lambda: lengths(b"x" * (50 << 20)),
     ),
 }
 
@@ -102,7 +119,8 @@ def test_elements_that_are_too_long_as_text_are_refused_while_their_neighbour_is
     store = open_store(str(tmp_path))
     put_group(store, "d.zarr", {})
     put_array(store, "d.zarr/good", FIELD, (2, 4))
-    document, data = ELEMENTS[name]
+    document, make = ELEMENTS[name]
+    data = make()
     put_json(store, "d.zarr/bad/.zarray", document)
     compressed = zlib.compress(data, 1)
     is_row = len(document["shape"]) == 2

@@ -1,7 +1,7 @@
 """Daemons and commands of nczfs, forked from a process that has imported everything.
 
-An interpreter that imports what a command of nczfs needs takes a second of processor time, which was
-most of what a short test with a mount took. What is forked runs the same command line as a new
+An interpreter that imports what a command of nczfs needs takes a second of processor time, which
+was most of what a short test with a mount took. What is forked runs the same command line as a new
 process, with standard files, a directory and an environment of its own.
 
     python -m tests.support.forked nczfs

@@ -21,7 +21,7 @@ from nczfs.vfs.base import ROOT_INODE, InodeNo
 
 invalidator = Invalidator()
 
-BIG = bytes(range(256)) * (64 << 12)  # 64 MiB
+BIG = bytes(range(256)) * (16 << 12)  # 16 MiB
 
 
 def plain() -> ToyFileSystem:

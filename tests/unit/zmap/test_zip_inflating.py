@@ -8,6 +8,7 @@ import sys
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,26 +72,32 @@ def opened(data: bytes, *, near: bool = True) -> tuple[ZipZMap, Store]:
     return zmap, store
 
 
-CONTENT = words(24 * MIB)
-DEFLATED = zipped(("a", CONTENT), method=zipfile.ZIP_DEFLATED)
+@cache
+def large() -> bytes:
+    return words(24 * MIB)
+
+
+@cache
+def deflated() -> bytes:
+    return zipped(("a", large()), method=zipfile.ZIP_DEFLATED)
 
 
 @pytest.mark.parametrize("near", [True, False])
 def test_random_ranges_of_a_large_deflated_member_fetch_little(near: bool) -> None:
-    zmap, store = opened(DEFLATED, near=near)
-    assert bytes(zmap.read(A, len(CONTENT) - 10).data) == CONTENT[-10:]  # the first has to
+    zmap, store = opened(deflated(), near=near)
+    assert bytes(zmap.read(A, len(large()) - 10).data) == large()[-10:]  # the first has to
     store.bytes_read = 0
     places = random.Random(2)
     for _ in range(50):
-        start = places.randrange(len(CONTENT) - 65536)
-        assert bytes(zmap.read(A, start, start + 65536).data) == CONTENT[start : start + 65536]
+        start = places.randrange(len(large()) - 65536)
+        assert bytes(zmap.read(A, start, start + 65536).data) == large()[start : start + 65536]
     # From the nearest point, every 4 MiB, and not from the beginning: half of it on average.
-    assert store.bytes_read < 50 * len(DEFLATED) / 24 * 4.5
+    assert store.bytes_read < 50 * len(deflated()) / 24 * 4.5
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, 93])
 def test_reading_in_pieces_inflates_once(method: int) -> None:
-    content = CONTENT[: 2 * MIB]
+    content = large()[: 2 * MIB]
     data = zstandard(content) if method == 93 else zipped(("a", content), method=method)
     zmap, store = opened(data)
     step = 64 << 10
@@ -102,7 +109,7 @@ def test_reading_in_pieces_inflates_once(method: int) -> None:
 
 @pytest.mark.parametrize("near", [True, False])
 def test_any_range_is_the_right_bytes_whatever_was_read_before(near: bool) -> None:
-    content = CONTENT[: 10 * MIB]
+    content = large()[: 10 * MIB]
     zmap, _ = opened(zipped(("a", content), method=zipfile.ZIP_DEFLATED), near=near)
     archive = vars(zmap)["_kept"].get(None)
     vars(vars(archive)["_reader"])["_points"] = AccessPoints(1 * MIB, 1 * MIB)
@@ -123,7 +130,7 @@ def test_any_range_is_the_right_bytes_whatever_was_read_before(near: bool) -> No
 def test_places_are_kept_within_the_budget_and_the_oldest_go() -> None:
     points = AccessPoints(budget_bytes=10 * MIB, spacing_bytes=64 << 10)
     compressed = zlib.compressobj(9, zlib.DEFLATED, -15)
-    data = compressed.compress(CONTENT[: 4 * MIB]) + compressed.flush()
+    data = compressed.compress(large()[: 4 * MIB]) + compressed.flush()
     for member in range(10):
         inflating = Inflating.begun(8, 4 * MIB)
         feed = (data[at : at + 4096] for at in range(0, len(data), 4096))
@@ -139,23 +146,23 @@ def test_places_are_kept_within_the_budget_and_the_oldest_go() -> None:
 
 def test_a_member_larger_than_a_read_may_be_is_read_by_ranges() -> None:
     store = Store()
-    store.write(ARCHIVE, DEFLATED)
+    store.write(ARCHIVE, deflated())
     zmap = ZipZMap(store, ARCHIVE, max_inflated_bytes=MIB)
-    start = len(CONTENT) - MIB
-    assert bytes(zmap.read(A, start).data) == CONTENT[start:]
+    start = len(large()) - MIB
+    assert bytes(zmap.read(A, start).data) == large()[start:]
 
 
 def test_zstandard_members_are_read() -> None:
-    zmap, _ = opened(zstandard(CONTENT[:MIB]))
-    assert bytes(zmap.read(A).data) == CONTENT[:MIB]
-    assert bytes(zmap.read(A, 1000, 2000).data) == CONTENT[1000:2000]
-    zmap, _ = opened(zstandard(CONTENT[:MIB], declared=1000))
+    zmap, _ = opened(zstandard(large()[:MIB]))
+    assert bytes(zmap.read(A).data) == large()[:MIB]
+    assert bytes(zmap.read(A, 1000, 2000).data) == large()[1000:2000]
+    zmap, _ = opened(zstandard(large()[:MIB], declared=1000))
     with pytest.raises(CorruptStore, match="more than the 1000 bytes"):
         zmap.read(A)
-    zmap, _ = opened(zstandard(CONTENT[:MIB], declared=2 * MIB))
+    zmap, _ = opened(zstandard(large()[:MIB], declared=2 * MIB))
     with pytest.raises(CorruptStore, match="of the 2097152 it declares"):
         zmap.read(A)
-    broken = bytearray(zstandard(CONTENT[:MIB]))
+    broken = bytearray(zstandard(large()[:MIB]))
     broken[5000:5100] = bytes(100)
     with pytest.raises(CorruptStore):
         opened(bytes(broken))[0].read(A)
@@ -164,21 +171,21 @@ def test_zstandard_members_are_read() -> None:
 @pytest.mark.parametrize("method", ["store", "deflate", "bzip2"])
 def test_what_info_zip_writes_is_read(method: str, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    for name, content in {"d/a": CONTENT[:MIB], "d/empty": b"", "d/ä": b"small"}.items():
+    for name, content in {"d/a": large()[:MIB], "d/empty": b"", "d/ä": b"small"}.items():
         (tmp_path / name).write_bytes(content)
     subprocess.run(["zip", "-q", "-r", "-Z", method, "d.zip", "d"], cwd=tmp_path, check=True)
     zmap, _ = opened((tmp_path / "d.zip").read_bytes())
-    assert bytes(zmap.read(Key("d/a")).data) == CONTENT[:MIB]
-    assert bytes(zmap.read(Key("d/a"), 5000, 9000).data) == CONTENT[5000:9000]
+    assert bytes(zmap.read(Key("d/a")).data) == large()[:MIB]
+    assert bytes(zmap.read(Key("d/a"), 5000, 9000).data) == large()[5000:9000]
     assert bytes(zmap.read(Key("d/empty")).data) == b""
     assert bytes(zmap.read(Key("d/ä")).data) == b"small"
 
 
 def test_what_was_written_to_a_pipe_is_read(tmp_path: Path) -> None:
     """Its local headers have no sizes: they stand behind the data."""
-    (tmp_path / "a").write_bytes(CONTENT[:MIB])
+    (tmp_path / "a").write_bytes(large()[:MIB])
     done = subprocess.run(
         "zip -q - a | cat", shell=True, cwd=tmp_path, check=True, capture_output=True
     )
     zmap, _ = opened(done.stdout)
-    assert bytes(zmap.read(A).data) == CONTENT[:MIB]
+    assert bytes(zmap.read(A).data) == large()[:MIB]
