@@ -42,7 +42,7 @@ class Parts:
 
     Parameters
     ----------
-    data : the text.
+    data : the text, or a view of one in another text.
     where : the key it was found at, for messages.
     members_max : of all these levels together.
     levels : of nested objects that have members.
@@ -52,13 +52,15 @@ class Parts:
     BadMetadata : the text is not an object, or exceeds the limit.
     """
 
-    def __init__(self, data: bytes, where: str, *, members_max: int, levels: int = 2) -> None:
+    def __init__(
+        self, data: bytes | memoryview, where: str, *, members_max: int, levels: int = 2
+    ) -> None:
         self._data = data
         self._where = where
         self._marks = jsonshape.outline(data, levels=levels)
         if self._marks.places.size > members_max:
             raise BadMetadata(f"{where}: has more than {members_max} members")
-        begin = len(_BOM) if data.startswith(_BOM) else 0
+        begin = len(_BOM) if bytes(data[: len(_BOM)]) == _BOM else 0
         self.members = tuple(self._members(begin, len(data), depth=1))
 
     @property
@@ -68,7 +70,11 @@ class Parts:
 
     def text(self, part: JsonPart) -> bytes:
         """Return the value of a member, as it is spelled."""
-        return self._data[part.start : part.stop]
+        return bytes(self._data[part.start : part.stop])
+
+    def view(self, part: JsonPart) -> memoryview:
+        """Return the value as `text` does, but not a copy of it."""
+        return memoryview(self._data)[part.start : part.stop]
 
     def within(self, part: JsonPart) -> Iterator[JsonPart]:
         """Return the members of a member. Raises BadMetadata if that is not an object."""

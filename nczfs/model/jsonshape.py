@@ -64,7 +64,7 @@ def fault(data: bytes, *, depth_max: int, members_max: int) -> str | None:
     return None
 
 
-def outline(data: bytes, *, levels: int) -> Marks:
+def outline(data: bytes | memoryview, *, levels: int) -> Marks:
     """Return the brackets and commas of the outer levels of a text, which need not be JSON."""
     empty = np.zeros(0, np.int64)
     found = [Marks(empty, empty.astype(np.uint8), empty)]
@@ -78,7 +78,7 @@ def outline(data: bytes, *, levels: int) -> Marks:
     )
 
 
-def _blocks(data: bytes) -> Iterator[Marks]:
+def _blocks(data: bytes | memoryview) -> Iterator[Marks]:
     depth = 0
     texts = _Texts()
     whole = np.frombuffer(data, np.uint8)

@@ -401,7 +401,7 @@ class StoreDocuments:
             return None
 
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
-        versions = [self._version(join(self._root, key)) for key in keys]
+        versions = [self.version(join(self._root, key)) for key in keys]
         return self._cache.derived(self._root, name, versions, make)
 
     def node(self, metadata_format: MetadataFormat, path: str) -> Node | None:
@@ -413,7 +413,7 @@ class StoreDocuments:
         """
         recent = self._cache.recent
         known = recent.get(self._root, path, metadata_format)
-        if known is not None and all(self._version(key) == at for key, at in known.used.items()):
+        if known is not None and all(self.version(key) == at for key, at in known.used.items()):
             return known.node
         own = StoreDocuments(self._cache, self._root, self._options)
         try:
@@ -440,8 +440,8 @@ class StoreDocuments:
         """Return whether it is known that there is no such document. Makes no request."""
         return self._cache.lacks(join(self._root, key))
 
-    def _version(self, key: Key) -> Version:
-        """Return the version of a document, given its whole key."""
+    def version(self, key: Key) -> Version:
+        """Return the version of a document, given its whole key. Raises as `get`."""
         name = key[len(self._root) :].lstrip("/")
         document = self._cache.stamp(key, FORMATS.bytes_max(self._options, name), name)
         self._note(key, document)

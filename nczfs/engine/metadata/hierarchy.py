@@ -19,7 +19,6 @@ from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, Not
 from nczfs.formats.base import ConsolidatedForm, FormatOptions, MetadataFormat, Node
 from nczfs.formats.consolidated import ConsolidatedDocuments
 from nczfs.formats.names import parent_of
-from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
@@ -27,6 +26,7 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 log = logging.getLogger(__name__)
 
 HELD_BYTES_MAX = 16 << 10
+COMPARED_MAX = 1 << 14  # documents of a consolidated copy: half a second, also if none exists
 
 
 @dataclass(frozen=True)
@@ -333,13 +333,16 @@ class Hierarchy:
         return sorted({*documented, *listed, *self.edits.created_below(path)})
 
     def stale(self) -> list[str]:
-        """Return the keys for which the consolidated copy differs, if single documents are read."""
+        """Return the keys for which the consolidated copy differs, if single documents are read.
+
+        Of a copy with more than `COMPARED_MAX` documents only so many are compared.
+        """
         store = self.documents()
         form = self.format.copy
         copies = None if self._metadata.far or form is None else consolidated_of(store, form)
         if copies is None:
             return []
-        keys = copies.consolidated_keys()
+        keys = copies.consolidated_keys()[:COMPARED_MAX]
         return [key for key in keys if copies.is_stale(key, store.possible(key))]
 
     def documents(self) -> StoreDocuments:
@@ -408,11 +411,8 @@ class Hierarchy:
         return f"{self.url(path)}: listed by its group, but missing"
 
     def _unchanged(self, known: LoadedNode) -> bool:
-        options = self.format_options
-        return all(
-            self._metadata.stamp(key, FORMATS.bytes_max(options, key)).version == version
-            for key, version in known.used.items()
-        )
+        documents = self.documents()
+        return all(documents.version(key) == version for key, version in known.used.items())
 
 
 N = TypeVar("N", bound=Node)

@@ -7,7 +7,7 @@ import binascii
 import struct
 from collections.abc import Mapping
 
-from nczfs.formats.attributes import UNLIMITED, read_attributes
+from nczfs.formats.attributes import NAMES_MAX, UNLIMITED, read_attributes
 from nczfs.formats.attributes_write import attribute_json
 from nczfs.formats.names import is_name
 from nczfs.formats.problems import Problems
@@ -54,6 +54,9 @@ def unlimited_names(values: Mapping[str, Json], where: str, problems: Problems) 
         return ()
     if not isinstance(names, list):
         problems.add(f"{where}: {UNLIMITED} {shown(names)} is not a list of names")
+        return ()
+    if len(names) > NAMES_MAX:
+        problems.add(f"{where}: {UNLIMITED} has {len(names)} names (max {NAMES_MAX}); ignored")
         return ()
     found = tuple(str(name) for name in names if is_name(name))
     if len(found) != len(names):

@@ -15,7 +15,7 @@ from nczfs.formats.zarr3.inline import CONSOLIDATED, joined, object_of, split
 from nczfs.formats.zarr3.names import ZARR_JSON
 from nczfs.messages import shown
 
-MEMBERS_MAX = 1 << 20  # documents of one dataset
+MEMBERS_MAX = 1 << 18  # documents of one dataset: they are found within a second, in 100 MB
 
 _WHERE = f"{ZARR_JSON}: {CONSOLIDATED}"
 _ENTRY_BYTES = 400  # approximate memory of the index for a document
@@ -57,12 +57,11 @@ class _Form(ConsolidatedForm):
     key = ZARR_JSON
 
     def has_copy(self, data: bytes) -> bool:
-        copy = split(data, self.key).copy
-        return copy not in (None, b"null")
+        return _copy_of(data) is not None
 
     def read(self, data: bytes) -> Consolidated | None:
-        copy = split(data, self.key).copy
-        if copy is None or copy == b"null":
+        copy = _copy_of(data)
+        if copy is None:
             return None
         parts = Parts(copy, _WHERE, members_max=MEMBERS_MAX)
         documents = _documents(parts)
@@ -103,6 +102,11 @@ class _Form(ConsolidatedForm):
 
     def as_repeated(self, data: bytes, key: str) -> bytes:
         return split(data, key).own
+
+
+def _copy_of(data: bytes) -> memoryview | None:
+    copy = split(data, ZARR_JSON).copy
+    return None if copy is None or bytes(copy[:5]) == b"null" else copy
 
 
 def _documents(parts: Parts) -> dict[str, JsonPart]:

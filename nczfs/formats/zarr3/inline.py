@@ -28,11 +28,11 @@ class SplitDocument:
     Attributes
     ----------
     own : it without its consolidated metadata.
-    copy : these, as they are spelled; None: it has none.
+    copy : these, as they are spelled, within the document; None: it has none.
     """
 
     own: bytes
-    copy: bytes | None
+    copy: memoryview | None
 
 
 def split(data: bytes, where: str) -> SplitDocument:
@@ -48,12 +48,15 @@ def split(data: bytes, where: str) -> SplitDocument:
         parts = Parts(data, where, members_max=_MEMBERS_MAX, levels=1)
     except BadMetadata:
         return SplitDocument(data, None)  # the parser will tell what is wrong
-    members = {part.name: parts.text(part) for part in parts.members}
+    members = {part.name: part for part in parts.members}
     copy = members.pop(CONSOLIDATED, None)
-    return SplitDocument(data if copy is None else object_of(members), copy)
+    if copy is None:
+        return SplitDocument(data, None)
+    own = object_of({name: parts.text(part) for name, part in members.items()})
+    return SplitDocument(own, parts.view(copy))
 
 
-def joined(own: bytes, copy: bytes | None) -> bytes:
+def joined(own: bytes, copy: bytes | memoryview | None) -> bytes:
     """Return the document with consolidated metadata; None: without any.
 
     Parameters
@@ -62,7 +65,7 @@ def joined(own: bytes, copy: bytes | None) -> bytes:
     """
     if copy is None:
         return own
-    return b'%b, "%b": %b}' % (own.rstrip()[:-1], CONSOLIDATED.encode(), copy)
+    return b"".join((own.rstrip()[:-1], b', "', CONSOLIDATED.encode(), b'": ', copy, b"}"))
 
 
 def object_of(members: Mapping[str, bytes]) -> bytes:

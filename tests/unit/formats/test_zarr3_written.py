@@ -157,7 +157,7 @@ def test_nobody_sets_the_list_of_unlimited_dimensions_as_an_attribute() -> None:
         FORMAT.write_node(GroupHeader("g", "zarr3", attributes=(attribute,)), DictDocuments({}))
 
 
-@pytest.mark.parametrize("listed", ["time", {"time": 1}, [1, "a/b"], None])
+@pytest.mark.parametrize("listed", ["time", {"time": 1}, [1, "a/b"], ["x"] * 65_537, None])
 def test_a_list_of_unlimited_dimensions_that_is_none_is_a_problem(listed: Any) -> None:
     documents = DictDocuments({"zarr.json": GROUP | {"attributes": {"_nczfs_unlimited": listed}}})
     header = read(documents, "")

@@ -8,7 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.engine.dataset import Engine, open_dataset
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import BadMetadata
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.zarr3.consolidated import FORM, MEMBERS_MAX
 from nczfs.library.opening import open_url
+from nczfs.testing.datasets import put_json
+from nczfs.zmap.keys import Prefix
+from tests.support.counted import CountedStore, opened
 
 NAMES = ["..", "../..", "a/../../x", "/etc", ".", "a//b", "a\0b", "\ud800", "x" * 300, "zarr.json",
          "/".join(["y" * 200] * 30), ".nczfs-x"]  # fmt: skip
@@ -34,3 +43,43 @@ def test_impossible_names_in_a_copy_are_asked_of_no_store(tmp_path: Path, format
         found = dataset._dataset.stale()
     key = outside or "/zarr.json"
     assert set(found) == {name + key for name in NAMES}
+
+
+def store_with_copy(at: str, entries: dict[str, object]) -> CountedStore:
+    store = CountedStore(near=True)
+    copy = {"kind": "inline", "must_understand": False, "metadata": entries}
+    group = {"zarr_format": 3, "node_type": "group"}
+    put_json(store, f"{at}zarr.json", group | {"consolidated_metadata": copy})
+    return store
+
+
+def test_of_a_large_copy_only_the_first_documents_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A million entries took minutes, and a kilobyte of memory each."""
+    monkeypatch.setattr("nczfs.engine.metadata.hierarchy.COMPARED_MAX", 5)
+    store = store_with_copy("", {f"v{n}": {"x": 1} for n in range(1000)})
+    dataset = opened(store, Engine(EngineOptions()))
+    (problem,) = dataset.group("").header.problems
+    assert "5 of their documents differ" in problem
+    assert {key for key in store.reads if "/" in key} == {f"v{n}/zarr.json" for n in range(5)}
+
+
+def test_a_copy_of_more_documents_than_datasets_have_is_refused_by_name() -> None:
+    many = b",".join([b'"":{}'] * (MEMBERS_MAX + 1))
+    data = b'{"consolidated_metadata": {"kind": "inline", "metadata": {%b}}}' % many
+    with pytest.raises(BadMetadata, match=r"zarr\.json: consolidated_metadata: has more than"):
+        FORM.read(data)
+
+
+def test_a_root_with_a_large_copy_is_confirmed_wherever_it_lies() -> None:
+    """Below the root of a store it was an error as soon as its version was asked again."""
+    store = store_with_copy("d/", {f"v{n}": {"x": 1} for n in range(100)})
+    engine = Engine(EngineOptions())
+    now = [0.0]
+    cache = MetadataCache(store, engine.options, engine.pools, lambda: now[0])
+    dataset = open_dataset(engine, cache, Prefix("d"), FormatOptions(document_bytes_max=1000))
+    assert dataset is not None
+    before = dataset.load("")
+    now[0] += 1e6
+    assert dataset.load("") is before
