@@ -176,6 +176,24 @@ def test_strings_that_cannot_be_read_or_are_too_many_are_left_out(kind: FileKind
     )
 
 
+@pytest.mark.parametrize(("kind", "is_held"), [(NETCDF4, False), (CLASSIC, True)])
+def test_a_string_with_nul_has_no_place_among_strings_that_end_with_it(
+    kind: FileKind, *, is_held: bool
+) -> None:
+    text = variable("v", "|O", {"x": 2}, filters=("vlen-utf8",))
+    found = content(group("", text), kind, lambda _: ("a\0b", "c"))
+    assert len(found.root.variables) == is_held
+    assert found.omitted == (() if is_held else ("/v: has strings that contain NUL",))
+
+
+@BOTH
+def test_an_attribute_that_is_left_out_is_named_with_the_group_that_has_it(kind: FileKind) -> None:
+    large = said("large", "x" * (1 << 20))
+    whole = group("g", group("g/below", attributes=(large,)), attributes=(large,))
+    lines = [line.partition(": ")[0] for line in content(whole, kind).omitted]
+    assert lines == ["/below", "/"]
+
+
 def test_a_store_that_does_not_answer_is_an_error_and_leaves_nothing_out() -> None:
     def unanswered(_: Variable) -> tuple[str, ...]:
         raise StoreError("no answer")
