@@ -24,7 +24,8 @@ Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Buffer: TypeAlias = "bytes | memoryview"
 
 VERSION: Final = 3
-_ROWS_BYTES_MAX: Final = 1 << 30  # a message of rows is made as a whole, and has strings besides
+_ROWS_TAG: Final = b"\x12"  # StructureData.data
+_ROWS_BYTES_MAX: Final = 1 << 28  # a message of rows is made and read as a whole
 
 
 def error_message(error: StreamError) -> bytes:
@@ -55,6 +56,22 @@ def array_head(
 def list_head(name: str, type_: DataType, section: Section) -> bytes:
     """Return what stands before strings or opaque elements, each of which is a `block`."""
     return message(DATA, _data(name, type_, section).SerializeToString()) + vint(section.size)
+
+
+def rows_frame(name: str, section: Section, row_bytes: int) -> tuple[bytes, bytes]:
+    """Return what stands before and after the rows of a structure without strings.
+
+    Parameters
+    ----------
+    row_bytes : of one row: its members without gaps, big-endian.
+    """
+    after: Any = pb.StructureData(nrows=section.size, rowLength=row_bytes)
+    tail = after.SerializeToString()
+    nbytes = section.size * row_bytes
+    before = _ROWS_TAG + vint(nbytes)
+    length = vint(len(before) + nbytes + len(tail))
+    head = message(DATA, _data(name, DataType.STRUCTURE, section).SerializeToString())
+    return head + length + before, tail
 
 
 def data_messages(

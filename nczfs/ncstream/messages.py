@@ -130,6 +130,11 @@ class Structure:
     variables: tuple[Variable, ...] = ()
     structures: tuple[Structure, ...] = ()
 
+    @property
+    def members(self) -> tuple[Variable | Structure, ...]:
+        """All members, in the order of their bytes."""
+        return (*self.variables, *self.structures)
+
 
 @dataclass(frozen=True, slots=True)
 class EnumType:
@@ -150,6 +155,11 @@ class Group:
     attributes: tuple[Attribute, ...] = ()
     groups: tuple[Group, ...] = ()
     enum_types: tuple[EnumType, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Variable | Structure, ...]:
+        """All variables."""
+        return (*self.variables, *self.structures)
 
 
 @dataclass(frozen=True, slots=True)

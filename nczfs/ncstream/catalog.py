@@ -1,0 +1,229 @@
+"""The variables that the headers of a stream have described so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nczfs.model.dtypes import DEFAULT_FILL, NcType
+from nczfs.ncstream.messages import (
+    DataType,
+    Group,
+    Section,
+    Structure,
+    Variable,
+)
+
+Node: TypeAlias = "Variable | Structure"
+
+RANK_MAX = 32 + 32  # of arrays of NumPy
+ITEM_BYTES_MAX = 1 << 30
+_FILLS = {
+    DataType.CHAR: NcType.CHAR,
+    DataType.BYTE: NcType.BYTE,
+    DataType.SHORT: NcType.SHORT,
+    DataType.INT: NcType.INT,
+    DataType.LONG: NcType.INT64,
+    DataType.FLOAT: NcType.FLOAT,
+    DataType.DOUBLE: NcType.DOUBLE,
+    DataType.UBYTE: NcType.UBYTE,
+    DataType.USHORT: NcType.USHORT,
+    DataType.UINT: NcType.UINT,
+    DataType.ULONG: NcType.UINT64,
+    DataType.ENUM1: NcType.UBYTE,
+    DataType.ENUM2: NcType.USHORT,
+    DataType.ENUM4: NcType.UINT,
+    DataType.STRING: NcType.STRING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A variable of a stream.
+
+    Attributes
+    ----------
+    shape : without a dimension of variable length, which is the last one.
+    row : dtype of an element of a structure as messages have it, big-endian: strings are indexes of
+        the heap; None: it has no members.
+    """
+
+    path: str
+    node: Node
+    shape: tuple[int, ...]
+    is_ragged: bool
+    row: np.dtype[Any] | None
+
+    @property
+    def type(self) -> DataType:
+        return self.node.type
+
+    def misfit(self, section: Section) -> str | None:
+        """Return what of a section is outside of the variable; None: nothing."""
+        if self.type is DataType.SEQUENCE:
+            return None
+        if len(section.ranges) != len(self.shape):
+            return f"has {len(section.ranges)} dimensions, not {len(self.shape)}"
+        for d, (part, length) in enumerate(zip(section.ranges, self.shape, strict=True)):
+            if part.size and part.start + (part.size - 1) * part.stride >= length:
+                return (
+                    f"has {part.size} elements from {part.start} on, {part.stride} apart, along "
+                    f"dimension {d} of length {length}"
+                )
+        return None
+
+
+def described(root: Group) -> Iterator[Described]:
+    """Yield the variables of a header.
+
+    Raises
+    ------
+    ValueError : one cannot be; the message names it.
+    """
+    waiting = [("", root)]
+    while waiting:
+        prefix, group = waiting.pop()
+        for node in group.nodes:
+            if not node.name or "/" in node.name:
+                raise ValueError(f"a variable in /{prefix} has the name {node.name!r}")
+            yield _described(f"{prefix}{node.name}", node)
+        for child in group.groups:
+            if not child.name or "/" in child.name:
+                raise ValueError(f"a group in /{prefix} has the name {child.name!r}")
+            waiting.append((f"{prefix}{child.name}/", child))
+
+
+def _described(path: str, node: Node) -> Described:
+    if len(node.shape) > RANK_MAX:
+        raise ValueError(f"/{path} has {len(node.shape)} dimensions, more than {RANK_MAX}")
+    if any(d.is_vlen for d in node.shape[:-1]):
+        raise ValueError(f"/{path}: a dimension of variable length is not the last one")
+    is_ragged = bool(node.shape) and node.shape[-1].is_vlen
+    shape = tuple(d.length for d in node.shape[: -1 if is_ragged else None])
+    if is_ragged and not node.type.is_fixed:
+        if node.type is DataType.SEQUENCE:
+            is_ragged = False
+        else:
+            raise ValueError(f"/{path}: {node.type.name} has a dimension of variable length")
+    row = _row(path, node) if isinstance(node, Structure) else None
+    if node.type.is_record and row is None:
+        raise ValueError(f"/{path} is of type {node.type.name}, but has no members")
+    return Described(path, node, shape, is_ragged, row)
+
+
+def _row(path: str, structure: Structure) -> np.dtype[Any]:
+    fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
+    for member in structure.members:
+        where = f"{path}.{member.name}"
+        if any(d.is_vlen for d in member.shape):
+            raise ValueError(f"/{where} has a variable length, which no message of rows carries")
+        if isinstance(member, Structure):
+            base = _row(where, member)
+        elif member.type is DataType.STRING:
+            base = np.dtype(">i4")
+        elif member.type.is_fixed:
+            base = member.type.dtype
+        else:
+            raise ValueError(f"/{where} is of type {member.type.name}")
+        shape = tuple(d.length for d in member.shape)
+        size = base.itemsize
+        for length in shape:
+            size *= length
+        if size > ITEM_BYTES_MAX or len(shape) > RANK_MAX:
+            raise ValueError(f"/{where} has elements of {size} bytes, more than {ITEM_BYTES_MAX}")
+        fields.append((member.name, base, shape))
+    try:
+        found = np.dtype(fields)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"/{path}: its members cannot be one element: {error}") from None
+    if not 0 < found.itemsize <= ITEM_BYTES_MAX:
+        raise ValueError(f"/{path} has elements of {found.itemsize} bytes")
+    return found
+
+
+def fill_value(variable: Variable) -> object:
+    """Return what elements hold that no message has: `_FillValue`, or netCDF's default."""
+    for attribute in variable.attributes:
+        if attribute.name != "_FillValue" or len(attribute.values) != 1:
+            continue
+        (value,) = attribute.values
+        if variable.type is DataType.CHAR and isinstance(value, str):
+            return value.encode("utf-8", "surrogateescape")[:1]
+        if variable.type is DataType.STRING or not isinstance(value, str):
+            return value
+    default = _FILLS.get(variable.type)
+    return None if default is None else DEFAULT_FILL[default]
+
+
+def merged(one: Group, other: Group) -> Group:
+    """Return what an earlier and a later header describe together; the later one wins."""
+    return Group(
+        one.name,
+        _merged(one.dimensions, other.dimensions),
+        _merged(one.variables, other.variables),
+        _merged(one.structures, other.structures),
+        _merged(one.attributes, other.attributes),
+        _merged_groups(one.groups, other.groups),
+        _merged(one.enum_types, other.enum_types),
+    )
+
+
+def _merged_groups(ones: tuple[Group, ...], others: tuple[Group, ...]) -> tuple[Group, ...]:
+    found = {group.name: group for group in ones}
+    for group in others:
+        known = found.get(group.name)
+        found[group.name] = group if known is None else merged(known, group)
+    return tuple(found.values())
+
+
+def _merged(ones: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        ({each.name: each for each in ones} | {each.name: each for each in others}).values()
+    )
+
+
+class Catalog:
+    """What the headers of a stream describe together.
+
+    Attributes
+    ----------
+    root : of everything; a stream without a header has none.
+    """
+
+    def __init__(self) -> None:
+        self.root: Group | None = None
+        self._found: dict[str, Described] = {}
+
+    def add(self, root: Group) -> None:
+        """Add a header.
+
+        Raises
+        ------
+        ValueError : it cannot be, or changes what an earlier one described.
+        """
+        for each in described(root):
+            known = self._found.get(each.path)
+            if known is not None and not _is_same(known, each):
+                raise ValueError(f"/{each.path} is not what an earlier header says")
+            self._found[each.path] = each
+        self.root = root if self.root is None else merged(self.root, root)
+
+    def find(self, path: str) -> Described | None:
+        """Return the variable of a path."""
+        return self._found.get(path)
+
+    def variables(self) -> Iterator[Described]:
+        """Yield all variables."""
+        yield from self._found.values()
+
+
+def _is_same(one: Described, other: Described) -> bool:
+    return (one.type, one.shape, one.is_ragged, one.row) == (
+        other.type,
+        other.shape,
+        other.is_ragged,
+        other.row,
+    )
