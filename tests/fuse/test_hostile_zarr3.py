@@ -5,15 +5,23 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
+import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nczfs.testing.datasets import put_json
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
 from tests.support.enduring import enduring
+from tests.support.httpd import WebServer
 from tests.support.looking import failing_with, store_served
+from tests.support.sample import upload, zip_up
+from tests.support.servers import S3Server
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 LAST = (1 << 64) - 1
@@ -57,12 +65,29 @@ def within_each_other(levels: int) -> list[Any]:
     return codecs
 
 
+GROUP = {"zarr_format": 3, "node_type": "group"}
 HUGE = 10**4000
+DEEP: Any = []
+for _ in range(200):
+    DEEP = [DEEP]
 STRUCT: Any = "int8"
 for _ in range(40):
     STRUCT = named("struct", fields=[{"name": "a", "data_type": STRUCT}])
 
+
+def chain_of(codec: Any, length: int) -> list[Any]:
+    return [LITTLE, *[codec] * length]
+
+
 DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "size": (described(attributes={"a": "x" * (1 << 24)}), "is not read (limit 16777216)"),
+    "depth": (described(attributes={"a": DEEP}), "nested more than"),
+    "power": (described(shape=[1 << 200], chunk_grid=regular(1 << 200)), "about 2^200 is beyond"),
+    "codecs": (described(codecs=chain_of(named("gzip", level=1), 10**4)), "10001 codecs (max 64)"),
+    "grid": (
+        described(chunk_grid=named("rectilinear", kind="inline", chunk_shapes=[[1] * (1 << 20)])),
+        "has more than 1048576 members",
+    ),
     "digits": (described(shape=[HUGE]), "shape: '1000"),
     "beyond": (described(shape=[1 << 63]), "shape: 9223372036854775808 is beyond"),
     "rank": (described(shape=[1] * 10**5), "shape has 100000 dimensions (max 1024)"),
@@ -83,6 +108,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
         "'x' is not supported",
     ),
     "deep": (described(data_type=STRUCT, codecs=[STRUCT]), "nested more than"),
+    "within": (described(codecs=within_each_other(20)), "shards within shards more than 8 times"),
     "understood": (described(secret={"must_understand": True}), "'secret' is unknown"),
 }
 INDEX_BEYOND = bytes(24) + struct.pack("<4Q", 0, 12, 1 << 63, 1 << 63)
@@ -116,25 +142,97 @@ VALUES: dict[str, tuple[dict[str, Any], bytes, str]] = {
 }
 
 
-def test_each_of_many_hostile_arrays_is_refused_alone_and_by_its_name(tmp_path: Path) -> None:
-    """SEMANTICS A5, A7."""
-    store = open_store(str(tmp_path))
-    put_json(store, "d.zarr/zarr.json", {"zarr_format": 3, "node_type": "group"})
-    put_json(store, "d.zarr/good/zarr.json", described())
-    store.write(parse_key("d.zarr/good/c/0"), bytes(range(24)))
+WORDS = [f"w{n}" for n in range(100_000)]
+READABLE: dict[str, tuple[Any, bytes]] = {
+    "words": ({"a": WORDS}, b'"w99999"'),
+    "integers": ({"a": [HUGE] * 100}, b"1" + bytes([48]) * 4000),
+    "many": (dict.fromkeys(WORDS, 1), b"attributes beyond 65536 are ignored"),
+}
+"""Attributes that are many and no more, and what the `info.json` of their array says."""
+
+
+def in_a_directory(written: Path, _: pytest.FixtureRequest) -> str:
+    return str(written)
+
+
+def in_a_zip(written: Path, _: pytest.FixtureRequest) -> str:
+    place = written.with_name("zip")
+    place.mkdir()
+    for name in os.listdir(written):
+        zip_up(written / name, place / f"{name}.zip")
+    return str(place)
+
+
+def on_the_web(written: Path, request: pytest.FixtureRequest) -> str:
+    server: WebServer = request.getfixturevalue("nginx")
+    directory = server.new_directory()
+    shutil.copytree(written, directory, dirs_exist_ok=True)
+    for path in directory.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return f"{server.url}/json/{directory.name}/"
+
+
+def on_s3(written: Path, request: pytest.FixtureRequest) -> str:
+    server: S3Server = request.getfixturevalue("swift")
+    bucket = server.new_bucket()
+    client = server.client()
+    for name in os.listdir(written):
+        upload(client, bucket, name, written / name)
+    client.close()
+    return server.url(bucket)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a dataset of hostile arrays, and one with a hostile copy."""
+    directory = tmp_path_factory.mktemp("hostile") / "store"
+    directory.mkdir()
+    store = open_store(str(directory))
+    put_json(store, "d.zarr/zarr.json", GROUP)
+    for place in ("d.zarr/good", "copy.zarr/good"):
+        put_json(store, f"{place}/zarr.json", described())
+        store.write(parse_key(f"{place}/c/0"), bytes(range(24)))
     for name, (document, _) in DOCUMENTS.items():
         put_json(store, f"d.zarr/{name}/zarr.json", document)
+    for name, (attributes, _) in READABLE.items():
+        put_json(store, f"d.zarr/{name}/zarr.json", described(attributes=attributes))
     for name, (document, data, _) in VALUES.items():
         put_json(store, f"d.zarr/{name}/zarr.json", document)
         store.write(parse_key(f"d.zarr/{name}/c/0"), data)
-    with store_served(tmp_path, "--memory-limit", "64MiB", expect="d.zarr/") as mount:
-        place = mount.path / "datasets/d.zarr"
+    many = {f"v{n}": {} for n in range(1 << 19)} | {"good": described()}
+    copy = {"kind": "inline", "must_understand": False, "metadata": many}
+    put_json(store, "copy.zarr/zarr.json", GROUP | {"consolidated_metadata": copy})
+    return directory
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        in_a_directory,
+        on_the_web,
+        pytest.param(in_a_zip, marks=pytest.mark.long),
+        pytest.param(on_s3, marks=pytest.mark.long),
+    ],
+)
+def test_each_of_many_hostile_documents_is_refused_alone_and_by_its_name(
+    written: Path, request: pytest.FixtureRequest, stored: Callable[..., str]
+) -> None:
+    """SEMANTICS A5, A7."""
+    store = stored(written, request)
+    expect = r"d\.zarr|copy\.zarr"
+    with store_served(store, "--memory-limit", "64MiB", expect=expect) as mount:
+        datasets = mount.path / "datasets"
+        names = {name.removesuffix(".zip"): datasets / name for name in os.listdir(datasets)}
+        place, beside = names["d.zarr"], names["copy.zarr"]
         with enduring(mount, place / "good/values.raw"):
-            told = {name: (place / name / "info.json").read_text() for name in DOCUMENTS}
+            told = {name: (place / name / "info.json").read_bytes() for name in DOCUMENTS}
+            large = {name: (place / name / "info.json").read_bytes() for name in READABLE}
             for name, (document, _, _) in VALUES.items():
                 path = "values.txt" if document["data_type"] == "string" else "values.raw"
                 with failing_with(errno.EIO):
                     (place / name / path).read_bytes()
+            copied = json.loads((beside / "info.json").read_bytes())
+            assert (beside / "good/values.raw").read_bytes() == bytes(range(24))
         assert (place / "good/values.raw").read_bytes() == bytes(range(24))
         lines = mount.log.read_text().splitlines()
     wanted = {name: (f"{name}/zarr.json", message) for name, (_, message) in DOCUMENTS.items()}
@@ -142,6 +240,9 @@ def test_each_of_many_hostile_arrays_is_refused_alone_and_by_its_name(tmp_path: 
     assert {
         n: found[n] for n, words in wanted.items() if not all(w in found[n] for w in words)
     } == {}
-    logged = {name: [line for line in lines if f"d.zarr/{name}" in line] for name in VALUES}
+    assert [name for name, (_, part) in READABLE.items() if part not in large[name]] == []
+    logged = {name: [line for line in lines if f"/{name}" in line] for name in VALUES}
     said = {name: message for name, (_, _, message) in VALUES.items()}
     assert {n: logged[n] for n, m in said.items() if m not in " ".join(logged[n])} == {}
+    assert copied["problems"] == []
+    assert any("has more than 262144 members" in line for line in lines)
