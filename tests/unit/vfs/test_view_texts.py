@@ -1,0 +1,190 @@
+"""Texts as files: how long they are believed, what listings say of them, what replaces them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nczfs.engine.dataset import Engine
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import BadValue, NotPermitted
+from nczfs.vfs.datasets.access import AccessLog
+from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
+from nczfs.vfs.datasets.refusals import Refusals
+from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
+from nczfs.vfs.nodes import FixedContent, NodeStat
+from nczfs.views.base import View
+from nczfs.views.layout import Layout
+from nczfs.views.segments import Literal
+
+TTL_S, MTIME_NS = 60.0, 1234567890
+
+
+class Clock:
+    """A clock that stands until it is put forward."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Source:
+    """What a text is made of."""
+
+    def __init__(self) -> None:
+        self.text = b"old"
+        self.made = 0
+
+    def layout(self, _: object) -> Layout:
+        self.made += 1
+        return Layout([Literal(self.text)])
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("nczfs.vfs.datasets.viewfile.now", clock)
+    return clock
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine(EngineOptions(memory_limit_bytes=1 << 20))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+def context_of(engine: Engine, *, is_prompt: bool = False) -> ViewContext:
+    netcdf = NetcdfVersions(engine, TTL_S, [], ())
+    refusals = Refusals(lambda _: None)
+    opened = lambda *_: None  # noqa: E731
+    return ViewContext(engine, TTL_S, is_prompt, MTIME_NS, AccessLog(), opened, refusals, netcdf)
+
+
+def file_of(
+    context: ViewContext, source: Source, token: object = 1, *, is_arithmetic: bool = False
+) -> ViewFile:
+    view = View(source.layout, is_arithmetic=is_arithmetic, is_text=True)
+    return ViewFile(context, view, token, MTIME_NS)
+
+
+def text_of(file: ViewFile) -> bytes:
+    return bytes(file.open().read(0, 100))
+
+
+def test_a_text_of_values_is_made_again_when_its_time_to_live_has_passed(
+    engine: Engine, source: Source, clock: Clock
+) -> None:
+    file = file_of(context_of(engine), source)
+    assert file.stat() == NodeStat(3, MTIME_NS)
+    source.text = b"newer"
+    clock.now += TTL_S - 1
+    assert (text_of(file), file.stat().size, source.made) == (b"old", 3, 1)
+    clock.now += 1
+    assert (text_of(file), file.stat().size, source.made) == (b"newer", 5, 2)
+
+
+def test_a_text_of_descriptions_is_made_once(engine: Engine, source: Source, clock: Clock) -> None:
+    file = file_of(context_of(engine), source, is_arithmetic=True)
+    assert file.listing_stat() == NodeStat(3, MTIME_NS)
+    clock.now += 100 * TTL_S
+    assert (text_of(file), source.made) == (b"old", 1)
+
+
+def test_a_text_is_made_again_when_what_it_depends_on_has_changed(
+    engine: Engine, source: Source, clock: Clock
+) -> None:
+    revisions = [1]
+    view = View(source.layout, is_text=True)
+    file = ViewFile(context_of(engine), view, 1, MTIME_NS, revision=lambda: revisions[0])
+    assert text_of(file) == b"old"
+    source.text, revisions[0] = b"new", 2
+    assert file.stat_if_cached() is None
+    assert text_of(file) == b"new"
+
+
+def test_a_listing_makes_no_text_and_says_that_it_has_no_size(
+    engine: Engine, source: Source, clock: Clock
+) -> None:
+    file = file_of(context_of(engine), source)
+    assert file.listing_stat() == NodeStat(0, MTIME_NS, exact=False)
+    assert (file.stat_if_cached(), source.made) == (None, 0)
+    file.open()
+    assert file.stat_if_cached() == file.listing_stat() == NodeStat(3, MTIME_NS)
+    clock.now += TTL_S
+    assert file.listing_stat() == NodeStat(0, MTIME_NS, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("token", "is_prompt", "is_arithmetic", "is_taken"),
+    [
+        (1, False, False, True),
+        (2, False, False, False),
+        (2, False, True, False),
+        (1, True, False, False),
+        (1, True, True, True),
+    ],
+)
+def test_a_listing_keeps_the_text_of_the_same_file(
+    engine: Engine,
+    source: Source,
+    clock: Clock,
+    *,
+    token: int,
+    is_prompt: bool,
+    is_arithmetic: bool,
+    is_taken: bool,
+) -> None:
+    context = context_of(engine, is_prompt=is_prompt)
+    old = file_of(context, source, is_arithmetic=is_arithmetic)
+    text_of(old)
+    clock.now += TTL_S / 2
+    found = file_of(context, source, token, is_arithmetic=is_arithmetic)
+    found.succeeds(old)
+    text_of(found)
+    assert source.made == (1 if is_taken else 2)
+    clock.now += TTL_S / 2  # which counts from when the text was made
+    assert (found.stat_if_cached() is None) == (is_taken and not is_arithmetic)
+
+
+def test_fsync_says_that_the_last_write_was_refused(engine: Engine, source: Source) -> None:
+    def refused() -> None:
+        raise BadValue("no number")
+
+    file = ViewFile(context_of(engine), View(source.layout), 1, MTIME_NS, synced=refused)
+    with pytest.raises(BadValue, match="no number"):
+        file.open().fsync()
+
+
+def test_a_text_is_replaced_as_a_whole_where_that_is_allowed(
+    engine: Engine, source: Source
+) -> None:
+    file = file_of(context_of(engine), source)
+    assert (file.writable, file.is_replaceable) == (False, False)
+    with pytest.raises(NotPermitted):
+        file.open(writing=True, truncate=True)
+    taking = FixedContent(b"")
+    file.is_replaced_by(lambda: taking)
+    assert (file.writable, file.is_replaceable) == (True, True)
+    assert file.open(writing=True, truncate=True) is taking
+    with pytest.raises(NotPermitted):
+        file.open(writing=True)
+    assert text_of(file) == b"old"
+
+
+def test_a_text_that_others_have_driven_out_is_made_again(
+    engine: Engine, source: Source, clock: Clock
+) -> None:
+    source.text = bytes(engine.ledger.limit_bytes)
+    file, other = (file_of(context_of(engine), source) for _ in range(2))
+    for each in (file, other, file):
+        assert each.open().read(0, 4) == bytes(4)
+    assert (file.stat().size, source.made) == (len(source.text), 3)
