@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from nczfs.codecs import buffers
 from nczfs.codecs.base import Values
-from nczfs.codecs.codec import CodecSettings, Flat, Size
+from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size
 from nczfs.errors import CorruptChunk
 from nczfs.messages import shown, size_text
 from nczfs.model.dtypes import VlenKind
@@ -148,6 +148,10 @@ class MakeChain(Protocol):
     def __call__(self, codecs: Sequence[CodecSpec], form: Form, context: Context) -> Chain: ...
 
 
+MakeInstalled: TypeAlias = Callable[[CodecSpec], Codec]
+"""A function that makes a codec of another package."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the codecs of a chain have in common.
@@ -156,12 +160,14 @@ class Context:
     ----------
     memory_bytes : that the elements of a chunk may take if they are of variable length.
     chain : makes the chains within a codec.
+    installed : codecs of bytes that other packages have, by their names.
     levels : of shards around it.
     chunks : how many of its chunks a decoded one consists of.
     """
 
     memory_bytes: int
     chain: MakeChain
+    installed: Mapping[str, MakeInstalled]
     levels: int = 0
     chunks: int = 1
 

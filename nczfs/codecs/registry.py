@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from typing import Any, cast
@@ -65,7 +65,8 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
     if chain.zarr_format == 3:
         if array.dtype.vlen is not None:
             objects.check_count(prod(array.chunk_shape), array.dtype.vlen, memory_bytes)
-        return V3Pipeline(array, memory_bytes)
+        installed = {name: partial(_of_package, array=array) for name in _installed()}
+        return V3Pipeline(array, memory_bytes, installed)
     _check_objects(array, memory_bytes)
     codecs = [(spec.name, _codec(spec, array, memory_bytes)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
@@ -104,10 +105,9 @@ def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec
     if spec.name in _LISTED:
         order: Order = "F" if array.codecs.order == "F" else "C"
         return _LISTED[spec.name](settings, order, memory_bytes)
-    installed = _installed().get(spec.name)
     try:
-        if installed is not None:
-            return cast(CodecFactory, installed.load())(spec.configuration, array)
+        if spec.name in _installed():
+            return _of_package(spec, array)
         return Foreign(get_codec({**spec.configuration, "id": spec.name}))
     except UnknownCodecError as error:
         raise UnknownCodec(f"codec {shown(spec.name)} is not installed") from error
@@ -115,6 +115,10 @@ def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec
         raise
     except Exception as error:
         raise settings.refused(f"it cannot be created: {reason(error)}") from error
+
+
+def _of_package(spec: CodecSpec, array: ArrayDescription) -> Codec:
+    return cast(CodecFactory, _installed()[spec.name].load())(spec.configuration, array)
 
 
 @cache

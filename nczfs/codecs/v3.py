@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nczfs.codecs.arraycodec import Context, Form, Room
+from collections.abc import Mapping
+
+from nczfs.codecs.arraycodec import Context, Form, MakeInstalled, Room
 from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
 from nczfs.codecs.codec import from_buffer
 from nczfs.codecs.fillelement import fill_element
@@ -17,6 +19,7 @@ class V3Pipeline(Pipeline):
     Parameters
     ----------
     memory_bytes : that the elements of a chunk may take if they are of variable length.
+    installed : codecs of bytes that other packages have, by their names.
 
     Raises
     ------
@@ -28,11 +31,17 @@ class V3Pipeline(Pipeline):
     data that are somewhat too long are cut to the chunk.
     """
 
-    def __init__(self, array: ArrayDescription, memory_bytes: int) -> None:
+    def __init__(
+        self,
+        array: ArrayDescription,
+        memory_bytes: int,
+        installed: Mapping[str, MakeInstalled],
+    ) -> None:
         dtype = array.dtype
         self._form = Form(array.chunk_shape, dtype.native, fill_element(array), dtype.vlen)
         self._memory_bytes = memory_bytes
-        self._chain = v3_chain(array.codecs.codecs, self._form, Context(memory_bytes, v3_chain))
+        context = Context(memory_bytes, v3_chain, installed)
+        self._chain = v3_chain(array.codecs.codecs, self._form, context)
         self._turn = Turn(dtype.native)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -186,8 +186,8 @@ def v3_chain(codecs: Sequence[CodecSpec], form: Form, context: Context) -> V3Cha
     UnknownCodec : a codec is not known, its settings cannot be used, or the order of the codecs is
         not array to array, array to bytes, bytes to bytes. The message names the codec.
     """
-    known = [spec for spec in codecs if _is_known(spec)]
-    skipped = [spec.name for spec in codecs if not _is_known(spec)]
+    known = [spec for spec in codecs if _is_known(spec, context)]
+    skipped = [spec.name for spec in codecs if not _is_known(spec, context)]
     _check_order(known)
     arrays: list[tuple[str, ArrayCodec]] = []
     at = form
@@ -203,8 +203,10 @@ def v3_chain(codecs: Sequence[CodecSpec], form: Form, context: Context) -> V3Cha
                 at = codec.encoded
             elif spec.name in _SERIALIZERS:
                 name, serializer = spec.name, _SERIALIZERS[spec.name](settings, at, context)
-            else:
+            elif spec.name in _SETTINGS:
                 after.append((spec.name, _of_bytes(settings, at)))
+            else:
+                after.append((spec.name, context.installed[spec.name](spec)))
         except CodecError:
             raise
         except Exception as error:
@@ -213,11 +215,12 @@ def v3_chain(codecs: Sequence[CodecSpec], form: Form, context: Context) -> V3Cha
     return V3Chain(form, arrays, (name, serializer), after, skipped[0] if skipped else None)
 
 
-def _is_known(spec: CodecSpec) -> bool:
+def _is_known(spec: CodecSpec, context: Context) -> bool:
+    tables: tuple[Container[str], ...] = (_ARRAY, _SERIALIZERS, _SETTINGS, context.installed)
+    if any(spec.name in table for table in tables):
+        return True
     if spec.name in _REFUSED and spec.must_understand:
         raise UnknownCodec(f"codec {shown(spec.name)}: {_REFUSED[spec.name]}")
-    if spec.name in _ARRAY or spec.name in _SERIALIZERS or spec.name in _SETTINGS:
-        return True
     if spec.must_understand:
         raise UnknownCodec(f"codec {shown(spec.name)} is not installed")
     return False

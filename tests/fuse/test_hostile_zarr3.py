@@ -199,7 +199,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (document, data, _) in VALUES.items():
         put_json(store, f"d.zarr/{name}/zarr.json", document)
         store.write(parse_key(f"d.zarr/{name}/c/0"), data)
-    many = {f"v{n}": {} for n in range(1 << 19)} | {"good": described()}
+    many: dict[str, Any] = {f"v{n}": {} for n in range(1 << 19)} | {"good": described()}
     copy = {"kind": "inline", "must_understand": False, "metadata": many}
     put_json(store, "copy.zarr/zarr.json", GROUP | {"consolidated_metadata": copy})
     return directory

@@ -19,6 +19,8 @@ from nczfs.errors import CorruptChunk, UnknownCodec
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, Json
 from tests.unit.codecs.arrays import CodecObject, described, pipeline
+from tests.unit.codecs.test_v3_round_trips import sharding
+from tests.unit.codecs.v3arrays import BIG, codec, pipeline3
 
 
 class Inverted(Codec):
@@ -125,6 +127,23 @@ def test_installed_entry_points_are_codecs(monkeypatch: pytest.MonkeyPatch) -> N
     )
     with pytest.raises(UnknownCodec, match=r"codec 'inverted': .*not that way"):
         pipeline(">u2", (2,), {"id": "inverted", "broken": True})
+
+
+def test_installed_entry_points_are_codecs_of_bytes_in_zarr_v3(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = EntryPoint("inverted", f"{__name__}:make_inverted", registry.ENTRY_POINT_GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: make_inverted)
+    monkeypatch.setattr(registry, "_installed", lambda: {"inverted": point})
+    ours = pipeline3("u2", (2,), BIG, codec("inverted"))
+    assert ours.encode(np.array([1, 2], "u2")) == b"\xff\xfe\xff\xfd"
+    inside = sharding([1], BIG, codec("inverted"), codec("zstd", level=1, checksum=True))
+    ours = pipeline3("u2", (2,), inside, "inverted")
+    assert ours.decode(ours.encode(np.array([1, 2], "u2"))).tolist() == [1, 2]
+    with pytest.raises(UnknownCodec, match=r"codec 'inverted': .*not that way"):
+        pipeline3("u2", (2,), BIG, codec("inverted", broken=True))
+    with pytest.raises(UnknownCodec, match="'bytes' is from array to bytes, and cannot follow"):
+        pipeline3("u2", (2,), "inverted", BIG)
 
 
 def test_codecs_that_only_numcodecs_knows_are_used() -> None:
