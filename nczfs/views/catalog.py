@@ -22,7 +22,7 @@ from nczfs.views.base import Variables, View, Writing
 from nczfs.views.elements import ArrayElements, ChunkElements
 from nczfs.views.jsonvalues import JsonText
 from nczfs.views.layout import Layout, native_run
-from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
+from nczfs.views.netcdf.kinds import NCSTREAM, NETCDF_SUFFIXES
 from nczfs.views.segments import Literal, Run
 
 RENDERED_BYTES_MAX = 64 << 20
@@ -42,9 +42,8 @@ LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
 LATER_VARIABLE_NAMES = ("preview.png",)
 CDL_SUFFIX = ".cdl"
-LATER_GROUP_SUFFIXES = (".ncs",)
 LATER_GROUP_NAMES = ("zom.json", "preview.png")
-_GROUP_SUFFIXES = (CDL_SUFFIX, *NETCDF_SUFFIXES, *LATER_GROUP_SUFFIXES)
+GROUP_SUFFIXES = (CDL_SUFFIX, *NETCDF_SUFFIXES, NCSTREAM.suffix)
 
 
 Notes: TypeAlias = Callable[[], tuple[str, ...]]
@@ -178,7 +177,7 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
             INFO,
             ATTRIBUTES,
             *LATER_GROUP_NAMES,
-            *(f"{file_name}{suffix}" for suffix in _GROUP_SUFFIXES),
+            *(f"{file_name}{suffix}" for suffix in GROUP_SUFFIXES),
         )
     )
 
@@ -186,12 +185,12 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 def is_like_a_view(name: str) -> bool:
     """Return whether any virtual file has this name, now or in a later version."""
     names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
-    return name in names or name.endswith(_GROUP_SUFFIXES)
+    return name in names or name.endswith(GROUP_SUFFIXES)
 
 
 def shows_content(name: str) -> bool:
     """Return whether a group's file shows all of its content, so that an empty group lacks it."""
-    return name.endswith((CDL_SUFFIX, *NETCDF_SUFFIXES))
+    return name.endswith(GROUP_SUFFIXES)
 
 
 def broken_view(path: str, problem: str) -> View:

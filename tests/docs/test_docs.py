@@ -107,8 +107,7 @@ def test_every_virtual_file_is_documented() -> None:
         *catalog.VARIABLE_VIEWS,
         *catalog.LATER_VARIABLE_NAMES,
         *catalog.LATER_GROUP_NAMES,
-        *(f"NAME{suffix}" for suffix in catalog.LATER_GROUP_SUFFIXES),
-        "NAME.cdl",
+        *(f"NAME{suffix}" for suffix in catalog.GROUP_SUFFIXES),
         f"{catalog.ATTRIBUTES}/NAME",
         f"{catalog.CHUNKS}/i.j.k",
     ]

@@ -156,6 +156,7 @@ def check_sample(place: Path) -> None:
         f"{name}.cdl",
         f"{name}.nc",
         f"{name}.classic.nc",
+        f"{name}.ncs",
         "info.json",
         "attributes",
     }
@@ -163,7 +164,7 @@ def check_sample(place: Path) -> None:
     assert (place / "attributes/version").read_text() == "3\n"
     assert "float t2m(time, y, x) ;" in (place / f"{name}.cdl").read_text()
     problems = json.loads((place / "info.json").read_text())["problems"]
-    assert [problem for problem in problems if ".nc leaves out " not in problem] == []
+    assert [problem for problem in problems if " leaves out " not in problem] == []
     for path, field in FIELDS.items():
         check_variable(place / path, field)
 

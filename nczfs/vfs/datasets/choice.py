@@ -8,9 +8,9 @@ from typing import Final
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
 from nczfs.views.catalog import ATTRIBUTES, CDL_SUFFIX, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4
+from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4
 
-_SUFFIXES: Final = (CDL_SUFFIX, CLASSIC.suffix, NETCDF4.suffix)
+_SUFFIXES: Final = (CDL_SUFFIX, CLASSIC.suffix, NETCDF4.suffix, NCSTREAM.suffix)
 """Of the files that are named after a group; one that ends with another comes before it."""
 
 COPY: Final = "copy"

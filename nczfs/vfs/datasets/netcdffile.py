@@ -1,4 +1,4 @@
-"""A group, or a variable with its coordinates, as a netCDF file."""
+"""A group, or a variable with its coordinates, as a netCDF file or an ncstream."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class NetcdfFile(ArraysFile):
         self._node_mtime_ns = mtime_ns
         self._lock = threading.Lock()
         self._version: NetcdfVersion | None = None
-        self.is_replaceable = source.is_of_group and context.replacement is not None
-        self.writable = context.editing_of(source.dataset) is not None
+        is_written = source.form.is_written
+        self.is_replaceable = is_written and source.is_of_group and context.replacement is not None
+        self.writable = is_written and context.editing_of(source.dataset) is not None
 
     @property
     def token(self) -> object:
@@ -110,6 +111,8 @@ class NetcdfFile(ArraysFile):
     def _replacement(self) -> OpenFile:
         """Open a file that takes new content of the group. Raises NotPermitted."""
         replacement = self._context.replacement
+        if not self._source.form.is_written:
+            raise NotPermitted(f"{self.place}: is made of the group, and cannot be written")
         if not self._source.is_of_group:
             raise NotPermitted(f"{self.place}: is made of a variable, whose values can be written")
         if replacement is None:

@@ -16,6 +16,7 @@ from nczfs.vfs.nodes import TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
+from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
 from nczfs.zmap.url import ARCHIVE_SUFFIXES
@@ -38,8 +39,8 @@ def node_files(
         refused = context.refusals.of(opened.prefix)
         if isinstance(node, Variable):
             return (*refused, *_netcdf_faults(context, node, stem(name)))
-        omitted = map(context.netcdf.omitted, sources)
-        return (*refused, *chain.from_iterable(omitted))
+        netcdf = (s for s in sources if s.form.kind.suffix in NETCDF_SUFFIXES)
+        return (*refused, *chain.from_iterable(map(context.netcdf.omitted, netcdf)))
 
     if isinstance(node, GroupHeader):
         views = catalog.group_views(at.dataset, node, stem(name), notes)

@@ -16,7 +16,7 @@ from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 from nczfs.model.printing import encoded, printable
 from nczfs.views.netcdf.attributes import group_attributes, omitted_attribute, variable_attributes
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable, Texts
-from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4, SENT_NCSTREAM, FileKind
+from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileKind
 from nczfs.views.netcdf.naming import FileNames, Named
 from nczfs.views.netcdf.records import record_dimension
 from nczfs.views.netcdf.types import ShownType, as_characters, is_netcdf, shown_type
@@ -28,8 +28,9 @@ held, CodecError where they cannot be decoded: then the variable is left out."""
 FILE_TEXTS_BYTES_MAX = 64 << 20
 """All strings that a file holds may have so many bytes."""
 
-# H5S_MAX_RANK, NC_MAX_VAR_DIMS
-_RANK_MAX = {NETCDF4: 32, CLASSIC: 1024, NCSTREAM: 1024, SENT_NCSTREAM: 1024}
+# H5S_MAX_RANK, NC_MAX_VAR_DIMS. Streams have no limit.
+_RANK_MAX = {NETCDF4: 32, CLASSIC: 1024}
+_RANK_MAX_OF_OTHERS = 1024
 
 
 def file_content(
@@ -154,7 +155,10 @@ class _Fitting:
         type_ = shown_type(variable, self._kind)
         if type_.cell is None and (variable.array.decoded_bytes or 0) > self._texts_room:
             type_ = as_characters(variable)
-        rank, rank_max = len(dimensions) + (type_.width is not None), _RANK_MAX[self._kind]
+        rank, rank_max = (
+            len(dimensions) + (type_.width is not None),
+            _RANK_MAX.get(self._kind, _RANK_MAX_OF_OTHERS),
+        )
         if rank > rank_max:
             raise Unsupported(f"has {rank} dimensions, more than {rank_max}")
         if not self._kind.has_groups and any(not d.size and not d.unlimited for d in dimensions):

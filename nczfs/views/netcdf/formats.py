@@ -1,4 +1,4 @@
-"""The netCDF files that a mount shows."""
+"""The files that a mount shows groups as: netCDF files and ncstreams."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 from collections.abc import Collection
 from functools import partial
 
+from nczfs.views.ncstream.layout import ncstream_layout
 from nczfs.views.netcdf.classic.layout import classic_layout
 from nczfs.views.netcdf.hdf5.layout import hdf5_layout
 from nczfs.views.netcdf.hdf5.templates import Templates
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4
+from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4
 from nczfs.views.netcdf.version import NetcdfFormat
 
 TEMPLATES = "netcdf-templates"
@@ -38,9 +39,13 @@ class NetcdfFiles:
             NetcdfFormat(
                 NETCDF4,
                 is_of_variables=True,
+                is_written=True,
                 lay_out=partial(hdf5_layout, templates=self._templates),
             ),
-            NetcdfFormat(CLASSIC, is_of_variables=False, lay_out=classic_layout),
+            NetcdfFormat(CLASSIC, is_of_variables=False, is_written=True, lay_out=classic_layout),
+            NetcdfFormat(
+                NCSTREAM, is_of_variables=False, is_written=False, lay_out=ncstream_layout
+            ),
         )
 
     def close(self) -> None:

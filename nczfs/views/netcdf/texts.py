@@ -31,7 +31,7 @@ def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
     found: list[str] = []
     room = TEXTS_BYTES_MAX
     for value in values.reshape(-1).tolist():
-        text = _text(value)
+        text = plain_text(value)
         room -= len(text)
         if room < 0:
             raise Unsupported(f"has strings of more than {TEXTS_BYTES_MAX} bytes")
@@ -39,7 +39,8 @@ def texts_of(dataset: Dataset, variable: Variable) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _text(value: object) -> str:
+def plain_text(value: object) -> str:
+    """Return a string as netCDF has it: without NULs at its end."""
     if isinstance(value, bytes):
         return value.rstrip(b"\0").decode("utf-8", "replace")
     return "" if value is None else str(value)

@@ -88,7 +88,7 @@ def shown_type(variable: Variable, kind: FileKind) -> ShownType:
     if dtype.nc_type is not None:
         return ShownType(dtype.nc_type, native)
     cell = _named_type(native) if kind.has_groups else None
-    if cell is None:
+    if cell is None or (cell.fields is None and not kind.has_opaque):
         raise Unsupported(f"is of type {dtype.typestr[:80]}")
     if cell.itemsize > ELEMENT_BYTES_MAX:
         raise Unsupported(f"has elements of {cell.itemsize} bytes, more than {ELEMENT_BYTES_MAX}")

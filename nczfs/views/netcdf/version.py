@@ -29,12 +29,14 @@ class NetcdfFormat:
     Attributes
     ----------
     is_of_variables : whether single variables have files of it, too.
+    is_written : whether values can be written in it, and a group be replaced by such a file.
     lay_out : makes the layout of a content; `ElementsOf` gives the elements of a variable. Raises
         Unsupported if the file cannot be made.
     """
 
     kind: FileKind
     is_of_variables: bool
+    is_written: bool
     lay_out: Callable[[FileContent, ElementsOf], Layout]
 
 

@@ -540,7 +540,7 @@ def test_a_plain_group_goes_too(fs: TreeFileSystem, store: ZMap) -> None:
     put_group(store, "z.zarr", {"a": 1})
     put_group(store, "z.zarr/sub", {})
     rm_r(fs, "datasets/z.zarr/sub")
-    files = {"attributes", "info.json", "z.cdl", "z.nc", "z.classic.nc"}
+    files = {"attributes", "info.json", "z.cdl", "z.nc", "z.classic.nc", "z.ncs"}
     assert listing(fs, "datasets/z.zarr").keys() == files
     rm_r(fs, "datasets/z.zarr")
     assert keys_of(store, "z.zarr") == []

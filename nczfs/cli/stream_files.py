@@ -1,0 +1,134 @@
+"""ncstreams as the files of ``nczfs export``: a new file, or the standard output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
+
+from nczfs.cli import interrupts
+from nczfs.cli.command import CommandLine
+from nczfs.cli.progress import progress_bar, tell
+from nczfs.errors import BadMetadata, NoContent, ObjectExists, Unsupported, UsageError
+from nczfs.zmap.oserrors import kind_of
+
+if TYPE_CHECKING:
+    from nczfs.library.api import Group
+    from nczfs.library.variable import Variable
+    from nczfs.model import hierarchy as model
+    from nczfs.views.netcdf.content import FileContent
+
+STREAM = "ncstream"
+PIPE = "-"
+SUFFIX = ".ncs"
+
+
+def is_stream(file: str, kind: str | None) -> bool:
+    """Return whether the new file is an ncstream, by its kind or else by its name."""
+    return kind == STREAM or (kind is None and (file == PIPE or file.endswith(SUFFIX)))
+
+
+def check_options(request: CommandLine) -> None:
+    """Raise UsageError if options of one kind of file are given for another."""
+    arguments = request.arguments
+    if is_stream(arguments.file, arguments.kind):
+        if arguments.chunks or arguments.codecs is not None:
+            raise UsageError("--chunks and --codecs are for netCDF files, not for ncstreams")
+        if arguments.netcdf_java and arguments.deflate is not None:
+            raise UsageError("--netcdf-java writes whole variables, which are not deflated")
+        return
+    for option in ("deflate", "netcdf_java"):
+        if getattr(arguments, option) not in (None, False):
+            raise UsageError(f"--{option.replace('_', '-')} is for ncstreams")
+    if arguments.file == PIPE:
+        raise UsageError("only an ncstream can be written to the standard output")
+
+
+def export_stream(node: Group | Variable, request: CommandLine) -> None:
+    """Write a group or a variable as an ncstream."""
+    from nczfs.views.ncstream.sending import sent_layout, sent_stream, values_bytes
+    from nczfs.views.netcdf.fitting import file_content
+    from nczfs.views.netcdf.kinds import JAVA_NCSTREAM, SENT_NCSTREAM
+    from nczfs.views.netcdf.texts import texts_of
+
+    arguments, dataset = request.arguments, node.engine_dataset
+    kind = JAVA_NCSTREAM if arguments.netcdf_java else SENT_NCSTREAM
+    tree = _tree(node, skips=arguments.skip_unsupported)
+    stem = os.path.basename(arguments.file).removesuffix(SUFFIX)
+    content = file_content(tree, kind, lambda v: texts_of(dataset, v), title=stem)
+    _check_omitted(content, skips=arguments.skip_unsupported)
+    with (
+        progress_bar(values_bytes(content), "B") as progress,
+        _opened(arguments.file, overwrite=arguments.overwrite) as out,
+    ):
+        if arguments.netcdf_java:
+            pieces = sent_layout(content, dataset, progress)
+        else:
+            pieces = sent_stream(content, dataset, deflate=arguments.deflate, progress=progress)
+        for piece in pieces:
+            out.write(piece)
+
+
+def _tree(node: Group | Variable, *, skips: bool) -> model.Group:
+    from nczfs.formats.homes import groups_of
+    from nczfs.library.variable import Variable
+    from nczfs.model import hierarchy as model
+
+    if isinstance(node, Variable):
+        header = model.GroupHeader(node.path.rpartition("/")[0].strip("/"), node.description.format)
+        return model.Group(header, (), (node.description,))
+    tree = node.tree()
+    for each in groups_of(tree):
+        for member, why in each.broken:
+            if not skips:
+                raise BadMetadata(f"{member}: {why}; --skip-unsupported leaves it out")
+            tell(f"{member}: {why}: left out")
+    return tree
+
+
+def _check_omitted(content: FileContent, *, skips: bool) -> None:
+    if content.omitted and not skips:
+        more = f", and {len(content.omitted) - 1} more" if len(content.omitted) > 1 else ""
+        raise Unsupported(
+            f"{content.omitted[0]}, which the ncstream cannot hold{more}; --skip-unsupported "
+            "leaves such things out"
+        )
+    for line in content.omitted:
+        tell(f"{line}: left out")
+
+
+@contextmanager
+def _opened(file: str, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Open a new file, which appears when it is complete, or the standard output."""
+    if file == PIPE:
+        out = sys.stdout.buffer
+        yield out
+        out.flush()
+        return
+    path = os.path.expanduser(file)
+    folder, name = os.path.split(os.path.abspath(path))
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
+
+    def check_free() -> None:
+        if os.path.lexists(path) and not overwrite:
+            raise ObjectExists(f"{file}: exists already; --overwrite replaces it")
+
+    def remove() -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+    check_free()
+    if not os.path.isdir(folder):
+        raise NoContent(f"{folder}: no such directory")
+    try:
+        with interrupts.deferred(remove):
+            with open(temporary, "wb") as out:
+                yield out
+            check_free()
+            os.replace(temporary, path)
+    except OSError as error:
+        raise kind_of(error)(f"{file}: {error.strerror}") from error
+    finally:
+        remove()
