@@ -253,6 +253,6 @@ COMMAND = Command(
         "nczfs mount s3://bucket/era5.zarr /mnt/era5 --read-only",
         "nczfs mount data.zip ~/data -o allow_delete,memory_limit=4G",
     ),
-    scopes=frozenset(Scope),
+    scopes=frozenset(Scope) - {Scope.SERVICE},
     owns_signals=True,
 )

@@ -20,6 +20,7 @@ class Scope(Enum):
     SPOOL = "the spool"
     SHOWN = "what is shown"
     MEMORY = "memory"
+    SERVICE = "the service"
     LOG = "the log"
 
 
@@ -100,7 +101,7 @@ def _endpoint(text: str) -> str:
     return values.endpoint(f"{'https' if secure else 'http'}://{text}")
 
 
-_S, _M, _V, _L = Scope.STORE, Scope.MOUNT, Scope.SHOWN, Scope.LOG
+_S, _M, _V, _N, _L = Scope.STORE, Scope.MOUNT, Scope.SHOWN, Scope.SERVICE, Scope.LOG
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -422,6 +423,25 @@ OPTIONS: tuple[Option, ...] = (
         "fail if the mount is not ready after this time",
         "TIME",
     ),
+    Option(
+        "listen",
+        _N,
+        values.address,
+        ("127.0.0.1", 8080),
+        "where clients connect; port 0: any free one",
+        "[HOST:]PORT",
+    ),
+    Option(
+        "allow-host",
+        _N,
+        values.hosts,
+        None,
+        "names by which clients may call (default: on this machine its own, elsewhere any)",
+        "NAME,...",
+    ),
+    Option("max-clients", _N, values.count, 64, "answers at a time; others are refused", "N"),
+    Option("client-timeout", _N, values.deadline, 60.0, "cut off who takes nothing", "TIME"),
+    Option("stop-timeout", _N, values.deadline, 30.0, "for running answers at the end", "TIME"),
     Option("log-file", _L, _path, None, "log file (default: syslog; stderr with -f)", "FILE"),
     Option(
         "log-level",

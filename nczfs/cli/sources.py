@@ -86,6 +86,12 @@ class Settings:
         assert isinstance(value, float), name
         return value
 
+    def address(self, name: str) -> tuple[str, int]:
+        """Return the value of an option that is a host and a port."""
+        value = self._values[name]
+        assert isinstance(value, tuple), name
+        return value
+
     def words(self, name: str) -> frozenset[str] | None:
         """Return the value of an option that is a list, and may be left out."""
         value = self._values[name]

@@ -102,6 +102,36 @@ def endpoint(text: str) -> str:
     return text
 
 
+def address(text: str) -> tuple[str, int]:
+    """Parse where a server listens: ``8080``, ``0.0.0.0:80``, ``[::1]:8080``."""
+    host, colon, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16) or (colon and not host):
+        raise UsageError(f"{text!r} is not an address; write PORT or HOST:PORT")
+    if not colon:
+        return "127.0.0.1", int(port)
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host:
+        raise UsageError(f"{text!r}: write [{host}]:{port}")
+    return host, int(port)
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Parse names of hosts: ``data.example.org``, ``*.example.org``, ``*``."""
+    found = names(text)
+    for name in found:
+        if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9.-]+", name):
+            raise UsageError(f"{name!r} is not the name of a host, nor *.NAME")
+    return frozenset(name.lower() for name in found)
+
+
+def count(text: str) -> int:
+    """Parse a number of things, at least one."""
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:10]) < 1 << 20):
+        raise UsageError(f"{text!r} is not a number from 1 to {(1 << 20) - 1}")
+    return int(text)
+
+
 def prefixes(text: str) -> frozenset[str]:
     """Split URLs and paths at commas or blanks (in ``-o`` a comma would need a backslash)."""
     if re.search(r"://[^/\s,]*@", text):

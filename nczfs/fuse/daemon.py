@@ -8,8 +8,6 @@ import gc
 import logging
 import os
 import signal
-import socket
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from nczfs.fuse.guard import Guard
 from nczfs.fuse.invalidator import Invalidator
 from nczfs.fuse.mounting import MountError
 from nczfs.fuse.operations import Operations
+from nczfs.fuse.servicemanager import notify_service_manager
 from nczfs.fuse.workers import Workers
 from nczfs.vfs.base import FileSystem
 
@@ -279,17 +278,3 @@ def _close(fs: FileSystem, timeout_s: float, ending: _SlowEnd) -> None:
     thread.join(timeout_s)
     if thread.is_alive():
         log.error("gave up closing after %g s", timeout_s)
-
-
-def notify_service_manager(state: str) -> None:
-    """Report the state to systemd (Type=notify), if it expects that."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):  # an abstract socket
-        address = "\0" + address[1:]
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
-            manager.sendto(state.encode(), address)
-    except OSError as error:
-        print(f"nczfs: the service manager could not be reached: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 
 BLOCK_BYTES = 1 << 20
+AHEAD_MAX = 64  # chunks
 
 
 def value_blocks(
@@ -42,10 +43,9 @@ def value_blocks(
     following = next(selections, None)
     while following is not None:
         selection, following = following, next(selections, None)
-        if following is not None:
-            for part in following.by_chunk(array.description.grid):
-                if not array.request(part.chunk, tally, fresh_since):
-                    break
+        if following is not None and not array.source.is_grouped:
+            for part in itertools.islice(following.by_chunk(array.description.grid), AHEAD_MAX):
+                array.request(part.chunk, tally, fresh_since)
         values = np.empty(selection.shape, dtype)
         if (box := selection.box) is not None:
             array.read_box(box, values, tally, fresh_since)

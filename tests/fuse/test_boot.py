@@ -157,9 +157,10 @@ def test_systemd_mounts_and_unmounts_with_its_own_environment(
 def test_the_units_are_whole(tmp_path: Path) -> None:
     (unit,) = blocks("systemd")
     (tmp_path / "srv-sst.mount").write_text(unit)
-    service = (REPOSITORY / "systemd/nczfs@.service").read_text()
-    (tmp_path / "nczfs@.service").write_text(service)
-    for name in ("srv-sst.mount", "nczfs@era5.service"):
+    for name in ("nczfs@", "nczfs-serve@"):
+        service = (REPOSITORY / f"systemd/{name}.service").read_text()
+        (tmp_path / f"{name}.service").write_text(service)
+    for name in ("srv-sst.mount", "nczfs@era5.service", "nczfs-serve@era5.service"):
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", tmp_path / name],
             capture_output=True,

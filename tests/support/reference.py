@@ -38,6 +38,12 @@ def zarr2_cases() -> list[Path]:
     return sorted((root / "zarr").glob("v2-*")) if root else []
 
 
+def zarr_cases() -> list[Path]:
+    """The directories of the cases of Zarr v2 and v3; empty when there are no reference files."""
+    root = reference_root()
+    return sorted((root / "zarr").glob("v[23]-*")) if root else []
+
+
 def load(directory: Path) -> Case:
     notes = json.loads((directory / "expected.json").read_text())
     arrays = directory / "expected.npz"

@@ -1,0 +1,335 @@
+"""The service as an ASGI application: from requests to answers, and these to the server.
+
+Answers are made in threads, a piece at a time, because the engine blocks. A piece is made while the
+one before it is being sent, and no earlier: a client that reads slowly costs the memory of two
+pieces, and no thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import anyio
+import anyio.to_thread
+from anyio import CapacityLimiter, create_memory_object_stream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nczfs.errors import NczfsError
+from nczfs.messages import shown
+from nczfs.serve.answers import (
+    Answer,
+    Buffer,
+    answer_of,
+    is_ordinary,
+    refusal,
+)
+from nczfs.serve.cdm import CdmRemote, parse_query
+from nczfs.serve.files import FileRequest, file_answer
+from nczfs.serve.pages import ENDPOINT, directory_answer
+from nczfs.serve.store import ServedStore
+from nczfs.vfs.nodes import File
+
+log = logging.getLogger(__name__)
+
+HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
+        b"frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""Headers of every answer: no scripts, no frames, no guessing at types."""
+
+TARGET_BYTES_MAX: Final = 8 << 10
+"""Of the path and the query of a request."""
+
+_LOGGED_MAX: Final = 300
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """Options of the application.
+
+    Attributes
+    ----------
+    answers_max : at a time; others are told to come back.
+    threads : that make pieces of answers.
+    hosts : names by which clients may address the server; a name may begin with ``*.``, and "*" is
+        any name.
+    """
+
+    answers_max: int = 64
+    threads: int = 16
+    hosts: tuple[str, ...] = ("*",)
+
+
+def application(store: ServedStore, cdm: CdmRemote, options: AppOptions) -> ASGIApp:
+    """Return the service of a store."""
+    workers = CapacityLimiter(options.threads)
+
+    async def made(make: Callable[[], _T]) -> _T:
+        return await anyio.to_thread.run_sync(make, limiter=workers)
+
+    async def respond(request: Request, make: Callable[[], Answer]) -> Response:
+        try:
+            answer = await made(make)
+            pieces = iter(answer.pieces)
+            if request.method == "HEAD":
+                first = None
+                await made(lambda: _close(pieces))
+            else:
+                first = await made(lambda: next(pieces, None))
+        except NczfsError as error:
+            if not is_ordinary(error):
+                log.warning("%s: %s", shown(request.url.path), error)
+            answer = answer_of(error)
+            pieces = iter(answer.pieces)
+            first = next(pieces)
+        return _Pieces(answer, first, pieces, made)
+
+    async def cdmremote(request: Request) -> Response:
+        path = request.path_params.get("path", "")
+        url = f"{request.url.scheme}://{request.url.netloc}/{ENDPOINT}/{quote(path)}"
+        return await respond(
+            request,
+            lambda: cdm.answer(path, parse_query(request.scope["query_string"]), url),
+        )
+
+    async def node(request: Request) -> Response:
+        path = request.path_params["path"]
+
+        def make() -> Answer:
+            found = store.node(path)
+            if isinstance(found, File):
+                headers = request.headers
+                wanted = FileRequest(
+                    headers.get("range", ""),
+                    headers.get("if-range", ""),
+                    headers.get("if-none-match", ""),
+                )
+                return file_answer(found, path.rpartition("/")[2], wanted)
+            return directory_answer(store, found, path)
+
+        return await respond(request, make)
+
+    inner = Starlette(
+        routes=[
+            Route(f"/{ENDPOINT}", cdmremote),
+            Route(f"/{ENDPOINT}/{{path:path}}", cdmremote),
+            Route("/{path:path}", node),
+        ],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(options.hosts), www_redirect=False)
+        ],
+        exception_handlers={HTTPException: _refused},
+    )
+    return _Shell(inner, options.answers_max)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    answer = refusal(error.status_code, error.detail)
+    return _plain(replace(answer, headers=error.headers or {}))
+
+
+class _Pieces(Response):
+    """An answer that is sent as it is made."""
+
+    def __init__(
+        self,
+        answer: Answer,
+        first: Buffer | None,
+        pieces: Iterator[Buffer],
+        made: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        self.status_code = answer.status
+        self.media_type = None
+        self.background = None
+        self.body = b""
+        headers = {**answer.headers, "Content-Type": answer.media_type}
+        if answer.size is not None:
+            headers["Content-Length"] = str(answer.size)
+        self.raw_headers = [
+            (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
+            for name, value in headers.items()
+        ]
+        self._first = first
+        self._pieces = pieces
+        self._made = made
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        try:
+            if self._first is None or await self._sends_all(receive, send):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except NczfsError as error:
+            # Without the end of the body the server cuts the connection.
+            log.warning("%s: %s", shown(scope["path"]), error)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._made(lambda: _close(self._pieces))
+
+    async def _sends_all(self, receive: Receive, send: Send) -> bool:
+        """Send the pieces. Returns False if the client has gone away. Raises NczfsError."""
+        sender, receiver = create_memory_object_stream[Buffer](0)
+        errors: list[NczfsError] = []
+        is_complete = False
+        async with anyio.create_task_group() as group:
+            group.start_soon(_cancel_at_disconnect, receive, group.cancel_scope)
+            group.start_soon(self._make_all, sender, errors)
+            await _forward(receiver, send)
+            is_complete = not errors
+            group.cancel_scope.cancel()
+        if errors:
+            raise errors[0]
+        return is_complete
+
+    async def _make_all(
+        self, sender: MemoryObjectSendStream[Buffer], errors: list[NczfsError]
+    ) -> None:
+        async with sender:
+            piece = self._first
+            self._first = None
+            while piece is not None:
+                await sender.send(piece)
+                try:
+                    piece = await self._made(lambda: next(self._pieces, None))
+                except NczfsError as error:
+                    errors.append(error)
+                    return
+
+
+async def _forward(receiver: MemoryObjectReceiveStream[Buffer], send: Send) -> None:
+    async with receiver:
+        async for piece in receiver:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+def _close(pieces: Iterator[Buffer]) -> None:
+    """End what makes pieces, so that it releases what it holds."""
+    close = getattr(pieces, "close", None)
+    if close is not None:
+        with suppress(NczfsError):
+            close()
+
+
+class _Shell:
+    """What is around every answer: its headers, the access log, and the limit of answers."""
+
+    def __init__(self, app: ASGIApp, answers_max: int) -> None:
+        self._app = app
+        self._answers_max = answers_max
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        logged = _Logged(scope, send)
+        self._running += 1
+        try:
+            if (refused := self._refusal(scope)) is not None:
+                await _plain(refused)(scope, receive, logged.send)
+            else:
+                await self._app(scope, receive, logged.send)
+        except Exception:
+            log.exception("internal error")
+            if logged.status is None:
+                answer = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "see the log of the server")
+                await _plain(answer)(scope, receive, logged.send)
+        finally:
+            self._running -= 1
+            logged.done()
+
+    def _refusal(self, scope: Scope) -> Answer | None:
+        """Return the answer to a request that is not looked at; None: it is."""
+        if self._running > self._answers_max:
+            busy = refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE, "too many answers are being sent; ask again"
+            )
+            return replace(busy, headers={"Retry-After": "5"})
+        if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
+            return refusal(
+                HTTPStatus.REQUEST_URI_TOO_LONG, f"the URL has more than {TARGET_BYTES_MAX} bytes"
+            )
+        return None
+
+
+def _plain(answer: Answer) -> Response:
+    """Return an answer that is made already."""
+    return Response(
+        b"".join(answer.pieces), answer.status, answer.headers, media_type=answer.media_type
+    )
+
+
+class _Logged:
+    """The account of one answer."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._began = time.monotonic()
+        self._bytes = 0
+        self._is_complete = False
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on to the server."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], *HEADERS]}
+        elif message["type"] == "http.response.body":
+            self._bytes += len(message.get("body", b""))
+            self._is_complete = not message.get("more_body", False)
+        await self._send(message)
+
+    def done(self) -> None:
+        """Log the answer. Of the query, only what CDM Remote knows: others may be secrets."""
+        scope = self._scope
+        client = scope["client"][0] if scope.get("client") else "-"
+        log.info(
+            '%s "%s %s" %s, %d bytes%s, %.3f s',
+            client,
+            scope["method"],
+            _target(scope),
+            self.status or "no answer",
+            self._bytes,
+            "" if self._is_complete else " (not complete)",
+            time.monotonic() - self._began,
+            extra={"repeats": ""},
+        )
+
+
+def _target(scope: Scope) -> str:
+    """Return the target of a request for the log: printable, short."""
+    target = bytes(scope.get("raw_path") or b"").decode("ascii", "backslashreplace")
+    with suppress(NczfsError):
+        query = parse_query(scope["query_string"])
+        words = [("req", query.req), ("var", query.var), ("deflate", query.deflate)]
+        known = [f"{name}={quote(str(value), safe='/:(),;')}" for name, value in words if value]
+        target += f"?{'&'.join(known)}" if known else ""
+    return target if len(target) <= _LOGGED_MAX else f"{target[:_LOGGED_MAX]}..."

@@ -1,0 +1,327 @@
+"""CDM Remote: headers and data of groups as messages of ncstream, and descriptions as text.
+
+Each section is one message, as siphon expects, of DATA: all clients read it, and its values need
+not be in memory together.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from nczfs.cdl import printer as cdl
+from nczfs.errors import BadSelection, NczfsError, UsageError
+from nczfs.messages import shown, size_text
+from nczfs.ncstream.data import array_head, data_messages, error_message, list_head
+from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
+from nczfs.ncstream.headers import header_message
+from nczfs.ncstream.messages import DataType, Range, Section, StreamError
+from nczfs.ncstream.names import text
+from nczfs.serve.answers import BINARY, Answer, Buffer, failure_text, text_answer
+from nczfs.serve.ncml import ncml
+from nczfs.serve.sections import SectionSpec, parse_specs, ranges_of
+from nczfs.serve.store import ServedGroup, ServedStore
+from nczfs.serve.values import BLOCK_BYTES, value_blocks
+from nczfs.vfs.datasets.nodefiles import stem
+from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
+from nczfs.views.netcdf.cells import cell_form
+from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
+from nczfs.views.netcdf.fitting import file_content
+from nczfs.views.netcdf.kinds import SENT_NCSTREAM
+from nczfs.views.netcdf.texts import texts_of
+
+log = logging.getLogger(__name__)
+
+REQUESTS: Final = ("header", "data", "CDL", "NcML", "capabilities")
+ROWS_BYTES_MAX: Final = 64 << 20
+"""Structures are sent as one message that is made in memory."""
+
+_NCSTREAM: Final = {"Content-Description": "ncstream"}
+_XML: Final = "application/xml"
+_SPOOLED_BYTES: Final = 1 << 20
+_LEVEL_MAX: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class CdmQuery:
+    """What follows the question mark of a request.
+
+    Attributes
+    ----------
+    req : as in `REQUESTS`, in lower case; "": nothing, which is how clients probe.
+    """
+
+    req: str = ""
+    var: str | None = None
+    deflate: int | None = None
+
+
+def parse_query(query: bytes) -> CdmQuery:
+    """Parse the query of a URL. Other parameters than those of CDM Remote mean nothing.
+
+    Raises
+    ------
+    UsageError.
+    """
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100
+        )
+    except ValueError as error:
+        raise UsageError(f"the query is not UTF-8, or has too many parts: {error}") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        found.setdefault(name.lower(), value)
+    req = found.get("req", "").lower()
+    if req and req not in map(str.lower, REQUESTS):
+        raise UsageError(f"req={shown(req)}: there are {', '.join(REQUESTS)}")
+    return CdmQuery(req, found.get("var"), _level(found.get("deflate", "")))
+
+
+def _level(text: str) -> int | None:
+    if text in ("", "0"):
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) == 1 and int(text) <= _LEVEL_MAX):
+        raise UsageError(f"deflate={shown(text)}: write a level from 0 to {_LEVEL_MAX}")
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a variable that is to be sent."""
+
+    name: str
+    variable: FileVariable
+    ranges: tuple[range, ...]
+
+    @property
+    def type(self) -> DataType:
+        return data_type(self.variable.type)
+
+    @property
+    def section(self) -> Section:
+        return Section(tuple(Range(r.start, len(r), r.step) for r in self.ranges))
+
+
+class CdmRemote:
+    """The answers to requests for the groups of a store.
+
+    Parameters
+    ----------
+    record_dimensions : names of dimensions that are shown as unlimited.
+    """
+
+    def __init__(self, store: ServedStore, record_dimensions: frozenset[str] = frozenset()) -> None:
+        self._store = store
+        self._records = record_dimensions
+
+    def answer(self, path: str, query: CdmQuery, url: str) -> Answer:
+        """Return the answer to a request.
+
+        Parameters
+        ----------
+        path : of the group, as of `ServedStore.group`.
+        url : of the endpoint, without a query.
+
+        Raises
+        ------
+        NczfsError.
+        """
+        group = self._store.group(path)
+        match query.req:
+            case "":
+                return Answer((), BINARY, size=0, headers=_NCSTREAM)
+            case "cdl":
+                return text_answer(cdl.header(group.tree, name=stem(group.name)))
+            case "capabilities":
+                return text_answer(_capabilities(url), media_type=_XML)
+        content = self.content(group)
+        match query.req:
+            case "header":
+                data = header_message(stream_header(content, url))
+                return Answer((data,), BINARY, headers=_NCSTREAM)
+            case "ncml":
+                document = ncml(content, url)
+                return Answer((document,), _XML, size=len(document))
+        if not query.var:
+            raise UsageError("req=data needs var=NAME(RANGES)")
+        parts = list(self._parts(group, content, query.var))
+        return Answer(self._messages(group, parts, query.deflate), BINARY, headers=_NCSTREAM)
+
+    def content(self, group: ServedGroup) -> FileContent:
+        """Return what a stream shows of a group. Raises StoreError."""
+        return file_content(
+            group.tree,
+            SENT_NCSTREAM,
+            lambda variable: texts_of(group.dataset, variable),
+            self._records,
+            group.name,
+        )
+
+    def _parts(self, group: ServedGroup, content: FileContent, specs: str) -> Iterator[_Part]:
+        places = _places(content)
+        for spec in parse_specs(specs, places.__contains__):
+            yield _part(spec, *places[spec.name])
+
+    def _messages(
+        self, group: ServedGroup, parts: Sequence[_Part], level: int | None
+    ) -> Iterator[Buffer]:
+        """Yield the messages of parts.
+
+        The head of a message comes after its first values, so that an error in these is a message
+        of its own. Later errors are raised: within a message, readers take any bytes for values.
+        """
+        for number, part in enumerate(parts):
+            pieces = self._message(group, part, level)
+            try:
+                first = next(pieces)
+            except NczfsError as error:
+                if not number:
+                    raise
+                log.warning("/%s: %s: %s", group.path, shown(part.name), error)
+                yield error_message(StreamError(failure_text(error)))
+                return
+            yield first
+            yield from pieces
+
+    def _message(self, group: ServedGroup, part: _Part, level: int | None) -> Iterator[Buffer]:
+        section, type_ = part.section, part.type
+        elements = part.variable.values
+        assert isinstance(elements, Elements)
+        array = group.array(elements.variable)
+        array.require_codecs()
+        ranges = part.ranges[: len(array.description.shape)]
+        blocks = value_blocks(array, ranges, self._store.fresh_since)
+        match type_:
+            case DataType.STRING:
+                yield from _headed(
+                    list_head(part.name, type_, section), (_strings(values) for values in blocks)
+                )
+            case DataType.OPAQUE:
+                yield from _headed(
+                    list_head(part.name, type_, section), (_opaque(values) for values in blocks)
+                )
+            case DataType.STRUCTURE:
+                form = cell_form(array.description.dtype.native, elements.cell)
+                rows = b"".join(form.render(values) for values in blocks)
+                values = np.frombuffer(rows, elements.cell).reshape(section.shape)
+                yield b"".join(data_messages(part.name, type_, section, values))
+            case _:
+                form = cell_form(array.description.dtype.native, elements.cell.newbyteorder(">"))
+                numbers = (form.render(values) for values in blocks)
+                if len(part.ranges) > len(ranges):
+                    width, kept = form.width, part.ranges[-1]
+                    numbers = (_characters(cells, width, kept) for cells in numbers)
+                size = section.size * type_.dtype.itemsize
+                if level is None or not size:
+                    yield from _headed(array_head(part.name, type_, section, nbytes=size), numbers)
+                else:
+                    yield from _deflated(part, numbers, size, level)
+
+
+def _places(content: FileContent) -> dict[str, tuple[FileGroup, FileVariable]]:
+    """Return the variables by the paths by which clients know them.
+
+    siphon knows a variable of a group in a group by the name of the inner group alone. That means
+    it here, too, as long as it means one variable.
+    """
+    places: dict[str, tuple[FileGroup, FileVariable]] = {}
+    short: dict[str, list[tuple[FileGroup, FileVariable]]] = {}
+    for group in content.groups():
+        for variable in group.variables:
+            place = group, variable
+            places[f"{group.path}/{variable.name}".lstrip("/")] = place
+            if "/" in group.path:
+                short.setdefault(f"{group.name}/{variable.name}", []).append(place)
+    for path, found in short.items():
+        if len(found) == 1:
+            places.setdefault(path, found[0])
+    return places
+
+
+def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
+    if spec.members:
+        raise BadSelection(
+            f"{shown(spec.name)}: members are sent with their structure; ask for the structure"
+        )
+    part = _Part(
+        full_name_of(group, variable),
+        variable,
+        ranges_of(spec.dims, variable.shape, spec.name),
+    )
+    assert isinstance(variable.values, Elements)
+    size = part.section.size * variable.values.cell.itemsize
+    if part.type.is_fixed:
+        size, most = part.section.size * part.type.dtype.itemsize, BLOCK_BYTES_MAX
+    else:
+        most = ROWS_BYTES_MAX if part.type is DataType.STRUCTURE else BLOCK_BYTES_MAX
+    if size > most:
+        raise BadSelection(
+            f"{shown(spec.name)}: {size_text(size)} are more than a message can have "
+            f"({size_text(most)}); ask for parts"
+        )
+    return part
+
+
+def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
+    """Yield the head of a message together with its first values, and then the others."""
+    first = next(blocks, b"")
+    if len(first) < BLOCK_BYTES // 2:
+        yield b"".join((head, first))
+    else:
+        yield head
+        yield first
+    yield from blocks
+
+
+def _deflated(part: _Part, numbers: Iterator[Buffer], size: int, level: int) -> Iterator[Buffer]:
+    """Yield a message with one zlib stream, whose length is known when it is complete."""
+    compressor = zlib.compressobj(level)
+    with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spooled:
+        for values in numbers:
+            spooled.write(compressor.compress(values))
+        spooled.write(compressor.flush())
+        nbytes = spooled.tell()
+        spooled.seek(0)
+        yield array_head(part.name, part.type, part.section, nbytes=nbytes, inflated_bytes=size)
+        while data := spooled.read(BLOCK_BYTES):
+            yield data
+
+
+def _strings(values: np.ndarray[Any, Any]) -> bytes:
+    return b"".join(block(text(_string(value)).encode()) for value in values.tolist())
+
+
+def _string(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.rstrip(b"\0").decode("utf-8", "surrogateescape")
+    return "" if value is None else str(value)
+
+
+def _opaque(values: np.ndarray[Any, Any]) -> bytes:
+    return b"".join(block(value.tobytes()) for value in values)
+
+
+def _characters(cells: Buffer, width: int, kept: range) -> Buffer:
+    """Return some characters of each text."""
+    if kept == range(width):
+        return cells
+    rows = np.frombuffer(cells, np.uint8).reshape(-1, width)
+    return rows[:, kept.start : kept.stop : kept.step].tobytes()
+
+
+def _capabilities(url: str) -> str:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<cdmRemoteCapabilities location={quoteattr(url)}>\n"
+        f'  <featureDataset type="ANY" url={quoteattr(url)} />\n'
+        "</cdmRemoteCapabilities>\n"
+    )

@@ -1,0 +1,117 @@
+"""Files of the served store: whole, or a range of their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from nczfs.serve.answers import BINARY, TEXT, Answer, Buffer
+from nczfs.serve.values import BLOCK_BYTES
+from nczfs.vfs.datasets.netcdffile import NetcdfFile
+from nczfs.vfs.nodes import File, OpenFile
+
+_TYPES: Final[Mapping[str, str]] = {
+    "cdl": TEXT,
+    "json": "application/json",
+    "nc": "application/x-netcdf",
+    "txt": TEXT,
+}
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRequest:
+    """The headers of a request for a file that its answer depends on; "" is one that is missing."""
+
+    range: str = ""
+    if_range: str = ""
+    if_none_match: str = ""
+
+
+def file_answer(file: File, name: str, request: FileRequest) -> Answer:
+    """Return the bytes of a file, or those of the range that was asked for.
+
+    The layout of the file stays the same while it is sent. Its tag changes with its layout; values
+    may be newer in a later part, as in a mount.
+
+    Raises
+    ------
+    NczfsError : it cannot be opened.
+    """
+    file.looked_up()
+    opened = file.open()
+    media_type = _TYPES.get(name.rpartition(".")[2], BINARY)
+    if file.direct_io:  # its size is known when it is read
+        return Answer(_rest(opened), media_type)
+    try:
+        stat = file.stat()
+        headers = {
+            "Accept-Ranges": "bytes",
+            "ETag": _tag(file, stat.size, stat.mtime_ns),
+            "Last-Modified": formatdate(stat.mtime_ns / 1e9, usegmt=True),
+        }
+        if headers["ETag"] in [tag.strip() for tag in request.if_none_match.split(",")]:
+            opened.close()
+            return Answer((), media_type, HTTPStatus.NOT_MODIFIED, headers=headers)
+        start, stop, status = 0, stat.size, HTTPStatus.OK
+        if request.if_range in ("", headers["ETag"]):
+            start, stop, status = _range(request.range, stat.size)
+        if status is HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            opened.close()
+            headers["Content-Range"] = f"bytes */{stat.size}"
+            return Answer((), media_type, status, 0, headers)
+        if status is HTTPStatus.PARTIAL_CONTENT:
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{stat.size}"
+    except BaseException:
+        opened.close()
+        raise
+    return Answer(_bytes(opened, start, stop), media_type, status, stop - start, headers)
+
+
+def _range(text: str, size: int) -> tuple[int, int, HTTPStatus]:
+    """Return the requested bytes [start, stop). Several ranges mean the whole file (RFC 9110)."""
+    found = _RANGE.match(text)
+    if found is None or found[0] == "bytes=-":
+        return 0, size, HTTPStatus.OK
+    if not found[1]:
+        start, stop = max(0, size - int(found[2])), size
+    else:
+        start = int(found[1])
+        stop = min(int(found[2]) + 1, size) if found[2] else size
+        if found[2] and int(found[2]) < start:
+            return 0, size, HTTPStatus.OK  # not a valid range, so it is ignored
+    if start >= stop:
+        return 0, 0, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+    return start, stop, HTTPStatus.PARTIAL_CONTENT
+
+
+def _tag(file: File, size: int, mtime_ns: int) -> str:
+    parts: list[object] = [size, mtime_ns]
+    if isinstance(file, NetcdfFile) and isinstance(token := file.token, tuple):
+        parts.append(token[1])  # the digest of its header and of the places of values
+    return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
+
+
+def _bytes(opened: OpenFile, start: int, stop: int) -> Iterator[Buffer]:
+    try:
+        while start < stop:
+            data = opened.read(start, min(BLOCK_BYTES, stop - start))
+            start += len(data)
+            yield data
+    finally:
+        opened.close()
+
+
+def _rest(opened: OpenFile) -> Iterator[Buffer]:
+    start = 0
+    try:
+        while data := opened.read(start, BLOCK_BYTES):
+            start += len(data)
+            yield data
+    finally:
+        opened.close()

@@ -1,0 +1,172 @@
+"""siphon, Unidata's client, reads served datasets: what it gets is what the store holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from siphon.cdmr import Dataset as Remote
+from siphon.cdmr.cdmremote import CDMRemote
+
+import nczfs
+from tests.support.reference import zarr_cases
+from tests.support.served import Served, served
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]
+SELECTIONS: list[Any] = [
+    np.s_[:],
+    np.s_[1:3],
+    np.s_[0:6:2, 1:7:3],
+    np.s_[4, :, 2],
+    np.s_[5, 6, 4],
+    np.s_[-1, 2:3, ::2],
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two datasets: of every type in NCZarr, and of shards in Zarr v3."""
+    path = tmp_path_factory.mktemp("served")
+    random = np.random.default_rng(1)
+    with nczfs.open(str(path / "types.zarr"), "w") as dataset:
+        for name, size in {"time": None, "y": 7, "x": 5, "n": 3}.items():
+            dataset.create_dimension(name, size)
+        for code in NUMBERS:
+            values = random.integers(0, 256, 6 * 7 * 5 * np.dtype(code).itemsize, np.uint8)
+            dataset.create_variable(
+                code, ("time", "y", "x"), code, values.view(code).reshape(6, 7, 5), chunks=(4, 4, 4)
+            )
+        dataset.create_variable("scalar", (), "f8", 2.5, attributes={"units": "K", "n": [1, 2]})
+        dataset.create_variable("letters", ("n",), "S1", np.array(list("abc"), "S1"))
+        dataset.create_variable("words", ("n",), str, np.array(["", "zwei", "日本"], object))
+        dataset.create_variable("never.written", ("y",), "i2")
+        group = dataset.create_group("deep/down", {"title": "below"})
+        group.create_variable("v", ("n",), "u2", np.array([1, 65535, 3], "u2"))
+    with nczfs.open(str(path / "shards.zarr"), "w", format="zarr3") as dataset:
+        dataset.create_variable(
+            "v", (20, 30), "f4", random.random((20, 30), "f4"), chunks=(3, 4), shards=(9, 8)
+        )
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(store: Path) -> Iterator[Served]:
+    logging.getLogger("siphon").setLevel(logging.CRITICAL)
+    with served(store) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def remote(service: Served) -> Remote:
+    return Remote(f"{service.url}cdmremote/types.zarr")
+
+
+@pytest.fixture(scope="module")
+def local(store: Path) -> Iterator[Any]:
+    with nczfs.open(str(store / "types.zarr")) as dataset:
+        yield dataset
+
+
+@pytest.mark.parametrize("code", NUMBERS)
+def test_siphon_reads_numbers_of_every_type_by_sections(
+    remote: Remote, local: Any, code: str
+) -> None:
+    """SEMANTICS V2 and V3."""
+    variable = remote.variables[code]
+    expected = local[code][...]
+    assert variable.shape == expected.shape
+    assert variable.dtype == expected.dtype
+    for selection in SELECTIONS:
+        found, wanted = variable[selection].squeeze(), expected[selection].squeeze()
+        assert np.array_equal(found, wanted, equal_nan=code[0] == "f"), selection
+
+
+def test_siphon_reads_scalars_characters_strings_fill_values_and_groups(
+    remote: Remote, local: Any
+) -> None:
+    """SEMANTICS V2."""
+    assert remote.variables["scalar"][:] == 2.5
+    assert remote.variables["scalar"].units == "K"
+    assert list(remote.variables["scalar"].n) == [1, 2]
+    assert remote.variables["letters"][:].tolist() == [b"a", b"b", b"c"]
+    assert remote.variables["words"][:].tolist() == ["", "zwei", "日本"]
+    assert remote.variables["words"][1:2].tolist() == ["zwei"]
+    assert remote.variables["never.written"][2:4].tolist() == [-32767, -32767]
+    down = remote.groups["deep"].groups["down"]
+    assert down.title == "below"
+    assert down.variables["v"][:].tolist() == [1, 65535, 3]
+    assert down.variables["v"][0:3:2].tolist() == [1, 3]
+    assert remote.dimensions["time"].isunlimited()
+    assert len(remote.dimensions["time"]) == 6
+
+
+def test_siphon_reads_shards(service: Served, store: Path) -> None:
+    remote = Remote(f"{service.url}cdmremote/shards.zarr").variables["v"]
+    with nczfs.open(str(store / "shards.zarr")) as dataset:
+        expected = dataset.variables["v"][...]
+    assert np.array_equal(remote[:], expected)
+    assert np.array_equal(remote[1:20:7, 3:29], expected[1:20:7, 3:29])
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_siphon_reads_deflated_values(service: Served, local: Any, level: int) -> None:
+    """SEMANTICS V4."""
+    remote = Remote(f"{service.url}cdmremote/types.zarr")
+    remote.cdmr.deflate = level
+    assert np.array_equal(remote.variables["i4"][1:5], local["i4"][1:5])
+    assert remote.variables["words"][:].tolist() == ["", "zwei", "日本"]
+
+
+def test_siphon_reads_several_variables_in_one_request(service: Served, local: Any) -> None:
+    client = CDMRemote(f"{service.url}cdmremote/types.zarr")
+    first, second = client.fetch_data(**{"/i4": [slice(0, 2)] * 3, "/deep/down/v": [slice(None)]})
+    assert np.array_equal(first, local["i4"][:2, :2, :2])
+    assert second.tolist() == [1, 65535, 3]
+
+
+def test_siphon_reads_an_empty_slice(service: Served) -> None:
+    client = CDMRemote(f"{service.url}cdmremote/types.zarr")
+    (found,) = client.fetch_data(**{"/i4": [slice(3, 3), slice(None), slice(None)]})
+    assert found.shape == (0, 7, 5)
+
+
+@pytest.mark.parametrize("folder", zarr_cases(), ids=lambda folder: folder.name)
+def test_siphon_reads_what_other_programs_have_written(folder: Path) -> None:
+    (data,) = folder.glob("data.zarr*")
+    with served(folder) as service, nczfs.open(str(data)) as dataset:
+        local: Any = dataset
+        if any("path" in each.attrs for each in local.variables.values()):
+            return  # siphon cannot have an attribute of that name
+        remote = Remote(f"{service.url}cdmremote/{data.name}")
+        for path, variable in _variables(remote):
+            if variable.dtype == np.dtype(object) or variable.dtype.names:
+                continue  # siphon has no shapes for these
+            if local[path].problems:
+                continue
+            assert np.array_equal(_comparable(variable[:]), _comparable(local[path][...])), path
+
+
+def _variables(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, variable in group.variables.items():
+        yield f"{above}/{name}", variable
+    for name, child in group.groups.items():
+        yield from _variables(child, f"{above}/{name}")
+
+
+def _comparable(values: Any) -> Any:
+    """Values as their bytes, in the types that netCDF has; siphon drops dimensions of length 1."""
+    found = np.asarray(values).squeeze()
+    if found.dtype.kind in "mM":
+        found = found.view("i8")
+    if found.dtype == np.float16:
+        found = found.astype("f4")
+    if found.dtype.kind == "S":
+        found = np.ascontiguousarray(found).reshape(-1).view("S1")
+    native = found.astype(found.dtype.newbyteorder("="))
+    return np.frombuffer(native.tobytes(), np.uint8)

@@ -1,0 +1,286 @@
+"""Answers that take long: clients that go away or stop reading, stores that fail, and the end."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from siphon.cdmr.ncstream import read_ncstream_messages
+
+import nczfs
+from nczfs.serve.app import AppOptions
+from nczfs.serve.server import ServerOptions
+from tests.conftest import ExpectedWarnings
+from tests.support.served import DEADLINE_S, Served, served
+
+MIB = 1 << 20
+LARGE = "cdmremote/a.zarr?req=data&var=large"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of 256 MiB that were never written, and of variables with a broken chunk."""
+    path = tmp_path_factory.mktemp("served")
+    with nczfs.open(str(path / "a.zarr"), "w", format="zarr2") as dataset:
+        dataset.create_variable("large", (64, MIB), "f4", chunks=(1, MIB))
+        values = np.arange(8 * MIB // 4, dtype="f4").reshape(8, -1)
+        for name in ("good", "bad_at_once", "bad_later"):
+            dataset.create_variable(name, values.shape, "f4", values, chunks=(1, values.shape[1]))
+    (path / "a.zarr" / "bad_at_once" / "0.0").write_bytes(b"broken")
+    (path / "a.zarr" / "bad_later" / "7.0").write_bytes(b"broken")
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(store: Path) -> Iterator[Served]:
+    with served(store) as running:
+        yield running
+
+
+class _Heard(logging.Handler):
+    """Waits for a line of the log."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__()
+        self._pattern = re.compile(pattern)
+        self._found = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._pattern.search(record.getMessage()):
+            self._found.set()
+
+    def wait(self) -> None:
+        assert self._found.wait(DEADLINE_S)
+
+
+@contextmanager
+def heard(pattern: str) -> Iterator[_Heard]:
+    handler, logger = _Heard(pattern), logging.getLogger("nczfs.serve")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+# -- a store that fails ----------------------------------------------------------------------------
+
+
+def test_an_error_before_the_first_value_is_the_answer(
+    service: Served, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS V5."""
+    expected_warnings.add("codec 'blosc'")
+    got = service.get("cdmremote/a.zarr?req=data&var=bad_at_once;good")
+    assert got.status == 502
+    assert "a chunk of the dataset cannot be decoded" in got.text
+    assert "a.zarr" not in got.text
+
+
+def test_an_error_between_messages_is_a_message(
+    service: Served, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS V5."""
+    expected_warnings.add("codec 'blosc'")
+    got = service.get("cdmremote/a.zarr?req=data&var=good(0,0:9);bad_at_once;good")
+    assert got.status == 200
+    with pytest.raises(RuntimeError, match="a chunk of the dataset cannot be decoded"):
+        read_ncstream_messages(BytesIO(got.body))
+
+
+def test_an_error_within_values_cuts_the_connection(
+    service: Served, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS V5."""
+    expected_warnings.add("codec 'blosc'")
+    with pytest.raises(http.client.IncompleteRead):
+        service.get("cdmremote/a.zarr?req=data&var=bad_later")
+    with pytest.raises(http.client.IncompleteRead):
+        service.get("a.zarr/bad_later/values.raw")
+    assert service.get("cdmremote/a.zarr?req=data&var=bad_later(0:6,:)").status == 200
+
+
+def test_values_are_deflated_as_a_whole_or_not_at_all(
+    service: Served, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS V4."""
+    expected_warnings.add("codec 'blosc'")
+    assert service.get("cdmremote/a.zarr?req=data&var=bad_later&deflate=1").status == 502
+    (values,) = read_ncstream_messages(
+        BytesIO(service.get("cdmremote/a.zarr?req=data&var=good(0:7:7,:)&deflate=1").body)
+    )
+    assert values.tolist() == np.arange(8 * MIB // 4).reshape(8, -1)[::7].tolist()
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def test_what_nobody_reads_any_more_is_not_made(service: Served) -> None:
+    """SEMANTICS V6."""
+    with heard(r"large.* 200, \d+ bytes \(not complete\)") as ended:
+        connection = service.connection()
+        connection.request("GET", f"/{LARGE}")
+        connection.getresponse().read(MIB)
+        connection.close()
+        ended.wait()
+
+
+def test_a_client_that_takes_nothing_is_cut_off(store: Path) -> None:
+    """SEMANTICS V6."""
+    options = ServerOptions(port=0, stall_s=0.5)
+    with served(store, server=options) as service, ExitStack() as stack:
+        ended = stack.enter_context(heard(r"large.* 200, \d+ bytes \(not complete\)"))
+        connection = service.connection()
+        stack.callback(connection.close)
+        connection.request("GET", f"/{LARGE}")
+        ended.wait()
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nX: y"])
+def test_a_request_that_does_not_arrive_is_given_up(store: Path, begin: bytes) -> None:
+    """SEMANTICS V6."""
+    with (
+        served(store, server=ServerOptions(port=0, request_s=0.2)) as service,
+        _connected(service) as client,
+    ):
+        client.sendall(begin)
+        assert client.recv(1) == b""
+
+
+def test_a_second_request_that_does_not_arrive_is_given_up(store: Path) -> None:
+    """SEMANTICS V6."""
+    with (
+        served(store, server=ServerOptions(port=0, request_s=1.5)) as service,
+        _connected(service) as client,
+    ):
+        client.sendall(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\nGET /")
+        received = b""
+        while data := client.recv(65536):
+            received += data
+        assert received.startswith(b"HTTP/1.1 404 ")
+        assert received.count(b"HTTP/1.1") == 1
+
+
+def test_more_answers_than_allowed_are_refused(store: Path) -> None:
+    """SEMANTICS V6."""
+    with served(store, AppOptions(answers_max=1)) as service, ExitStack() as stack:
+        connection = service.connection()
+        stack.callback(connection.close)
+        connection.request("GET", f"/{LARGE}")
+        connection.getresponse().read(1)
+        got = service.get("")
+        assert got.status == 503
+        assert "retry-after" in got.headers
+
+
+def test_many_clients_read_at_once(service: Served) -> None:
+    """SEMANTICS V6."""
+    expected = service.get("cdmremote/a.zarr?req=data&var=good").body
+    found: list[bool] = []
+
+    def read() -> None:
+        found.append(service.get("cdmremote/a.zarr?req=data&var=good").body == expected)
+
+    threads = [threading.Thread(target=read) for _ in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert found == [True] * 50
+
+
+def _connected(service: Served) -> socket.socket:
+    address = urlsplit(service.url)
+    return socket.create_connection((address.hostname, address.port), DEADLINE_S)
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _process(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, IO[str]]]:
+    """A running ``nczfs serve``, its host and port, and what it prints from then on."""
+    command = [sys.executable, "-m", "nczfs.cli.main", "serve", *map(str, words)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True, cwd=os.getcwd()
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if found := re.search(r"is served at http://([0-9.:]+)/; Ctrl-C ends it", line):
+                yield process, found[1], process.stderr
+                return
+        pytest.fail(said)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_signal_lets_running_answers_end(store: Path) -> None:
+    """SEMANTICS V11."""
+    with _process(store) as (process, address, stderr):
+        connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
+        connection.request("GET", "/a.zarr/large/values.raw")
+        response = connection.getresponse()
+        received = len(response.read(MIB))
+        process.send_signal(signal.SIGTERM)
+        for line in stderr:
+            if "running answers have 30 s" in line:
+                break
+        received += len(response.read())
+        connection.close()
+        assert received == 256 * MIB
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_answers_that_do_not_end_are_given_up(store: Path) -> None:
+    """SEMANTICS V11."""
+    with _process(store, "--stop-timeout", "1s") as (process, address, _):
+        connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
+        connection.request("GET", f"/{LARGE}")
+        connection.getresponse().read(MIB)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+        connection.close()
+
+
+def test_slow_clients_take_little_memory(store: Path) -> None:
+    """SEMANTICS V6."""
+    with _process(store, "--memory-limit", "64MiB") as (process, address, _), ExitStack() as stack:
+        connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
+        connection.request("GET", f"/{LARGE}")
+        assert len(connection.getresponse().read()) > 256 * MIB  # everything is imported now
+        connection.close()
+        before = _resident(process.pid)
+        for _ in range(50):
+            connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
+            stack.callback(connection.close)
+            connection.request("GET", f"/{LARGE}")
+            connection.getresponse().read(2 * MIB)
+        assert _resident(process.pid) - before < 50 * 5 * MIB
+
+
+def _resident(pid: int) -> int:
+    """The bytes of a process that are in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
