@@ -27,8 +27,9 @@ from tests.support.servers import Faults, S3Server
 
 KEY = Key("group/variable/0.0")
 DATA = bytes(range(256)) * 1000
+BUSY_S = 20.0  # what a busy machine may add; what has no deadline hangs for a minute and more
 # Short, so that a fault that lasts is over soon; patient enough for a busy machine.
-OPTIONS = StoreOptions(request_timeout_s=6.0, attempt_timeout_s=1.0)
+OPTIONS = StoreOptions(request_timeout_s=30.0, attempt_timeout_s=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_a_fault_that_lasts_is_the_right_error_in_time(
     begin = monotonic()
     with pytest.raises(errors, match=KEY):
         impatient.read(KEY)
-    assert monotonic() - begin < options.request_timeout_s + 1
+    assert monotonic() - begin < options.request_timeout_s + BUSY_S
     impatient.close()
     assert swift_with_faults.log()
     swift_with_faults.set()
@@ -224,7 +225,7 @@ def _stored(zmap: ZMap, key: Key | None = None) -> tuple[bytes, Version]:
 
 
 NEW, KEPT, LARGE = Key("new"), Key("kept"), Key("apart/large")
-SMALL_PARTS = replace(OPTIONS, request_timeout_s=20.0, part_bytes=5 << 20)
+PATIENT = StoreOptions(request_timeout_s=100.0, attempt_timeout_s=30.0, part_bytes=5 << 20)
 
 
 ON_CEPH = (_write, _create, _replace, _write_in_parts, _read, _delete, _delete_many, _find)
@@ -252,8 +253,8 @@ def test_an_operation_outlasts_the_failure_of_any_of_its_requests(
     faults: Faults = request.getfixturevalue(f"{server}_with_faults")
     direct: S3Server = request.getfixturevalue(server)
     bucket = direct.new_bucket()
-    zmap = open_store(faults.server.url(bucket), SMALL_PARTS)
-    look = open_store(direct.url(bucket), SMALL_PARTS)
+    zmap = open_store(faults.server.url(bucket), PATIENT)
+    look = open_store(direct.url(bucket), PATIENT)
     zmap.prepare_writing()
     if operation is _put_together:
         look.write(LARGE, bytes(range(256)) * (12 << 12))

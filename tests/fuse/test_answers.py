@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.mounts import Served, served
+from tests.support.waiting import until
 
 TOY = [sys.executable, "-X", "faulthandler", "-m", "tests.support.toydaemon"]
 
@@ -98,21 +100,18 @@ def test_a_slow_read_ends_at_the_deadline(slow: Served) -> None:
     assert errno_of((slow.path / "content").read_bytes) == errno.ETIMEDOUT
 
 
-def test_others_are_answered_while_one_waits(slow: Served) -> None:
-    descriptor = os.open(slow.path / "content", os.O_RDONLY)
-    child = os.fork()
-    if child == 0:
-        try:
-            os.read(descriptor, 1)
-        finally:
-            os._exit(0)
-    start = time.monotonic()
-    for _ in range(20):
-        os.statvfs(slow.path)
-        os.listdir(slow.path)
-    assert time.monotonic() - start < 0.9
-    os.waitpid(child, 0)
-    os.close(descriptor)
+def test_others_are_answered_while_one_waits() -> None:
+    with (
+        served([*TOY, "gated"]) as mount,
+        subprocess.Popen(["cat", mount.path / "content"], stdout=subprocess.PIPE) as waiting,
+    ):
+        until(lambda: "READING" in mount.log.read_text())
+        for _ in range(20):
+            os.statvfs(mount.path)
+            os.listdir(mount.path)
+        assert waiting.poll() is None
+        mount.process.send_signal(signal.SIGHUP)
+        assert waiting.communicate(timeout=120)[0] == b"content"
 
 
 def test_a_handle_that_was_opened_too_late_is_closed(slow: Served) -> None:
@@ -121,13 +120,11 @@ def test_a_handle_that_was_opened_too_late_is_closed(slow: Served) -> None:
 
 
 def wait_for_state(mount: Served, what: str) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    def is_so() -> bool:
         states = [line for line in mount.log.read_text().splitlines() if "STATE" in line]
-        if states and what in states[-1]:
-            return
-        time.sleep(0.02)
-    pytest.fail(f"no {what}: {states[-1:]}")
+        return bool(states) and what in states[-1]
+
+    until(is_so)
 
 
 def test_an_exception_in_forget_does_not_end_the_mount(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +132,5 @@ def test_an_exception_in_forget_does_not_end_the_mount(monkeypatch: pytest.Monke
     with served([*TOY, "failing"], expect=EXPECTED) as mount:
         (mount.path / "made").touch()
         (mount.path / "made").unlink()  # the kernel forgets the inode with its name
-        deadline = time.monotonic() + 10
-        while "in forget" not in mount.log.read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: "in forget" in mount.log.read_text())
         assert (mount.path / "sound").read_bytes() == b"sound\n"

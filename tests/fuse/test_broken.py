@@ -340,16 +340,16 @@ BAD_CHUNK = r"path=/d\.zarr/v/0\.0$"
 @pytest.mark.parametrize(
     ("rules", "options", "expected", "limit_s"),
     [
-        ([f"status:403 GET {BAD_CHUNK}"], [], {errno.EACCES}, 5),
-        ([f"status:503 GET {BAD_CHUNK}"], [], {errno.EIO}, 16),
-        ([f"truncate:7 GET {BAD_CHUNK}"], [], {errno.EIO}, 16),
+        ([f"status:403 GET {BAD_CHUNK}"], [], {errno.EACCES}, 30),
+        ([f"status:503 GET {BAD_CHUNK}"], [], {errno.EIO}, 45),
+        ([f"truncate:7 GET {BAD_CHUNK}"], [], {errno.EIO}, 45),
         (
             [f"stall:7 GET {BAD_CHUNK}"],
             ["--request-timeout", "5s"],
             {errno.ETIMEDOUT, errno.EIO},
-            7,
+            30,
         ),
-        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "2s"], {errno.ETIMEDOUT}, 4),
+        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "2s"], {errno.ETIMEDOUT}, 30),
     ],
     ids=["403", "503", "truncates", "stalls", "silent"],
 )

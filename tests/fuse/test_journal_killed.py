@@ -123,7 +123,7 @@ def test_what_write_returned_for_is_there_after_a_kill(
                 writer.confirmed_something.clear()
             with working_until_they_fail(writers):
                 storing = moments.choice((lines, numbers, in_shards, in_shards))
-                storing.confirmed_something.wait(30)
+                storing.confirmed_something.wait(120)
                 if trial % 2:
                     time.sleep(moments.uniform(0, 0.1))
                 elif trial % 4 == 0:

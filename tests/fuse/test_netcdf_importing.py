@@ -203,10 +203,10 @@ def test_chunks_and_codecs_of_imports_are_options(tmp_path: Path, original: Path
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of 80 MB, which is imported into thousands of chunks."""
+    """A file of 16 MB, which is imported into two thousand chunks."""
     path = tmp_path_factory.mktemp("large") / "large.nc"
     with netCDF4.Dataset(path, "w") as file:
-        file.createDimension("y", 20_000)
+        file.createDimension("y", 4_000)
         file.createDimension("x", 1024)
         file.createVariable("v", "i4", ("y", "x"))[:] = np.arange(1024, dtype="i4")
     return path

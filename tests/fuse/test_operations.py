@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.mounts import Served, served
 from tests.support.toydaemon import BIG
+from tests.support.waiting import until
 
 TOY = [sys.executable, "-X", "faulthandler", "-m", "tests.support.toydaemon"]
 
@@ -221,10 +221,7 @@ def test_what_is_invalidated_is_forgotten_and_its_lookup_counts_are_given_back(
 ) -> None:
     os.listdir(listing.path / "many")
     listing.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 20
-    while "lookups=0" not in last_state(listing):
-        assert time.monotonic() < deadline, last_state(listing)
-        time.sleep(0.02)
+    until(lambda: "lookups=0" in last_state(listing))
     assert "lookups=-" not in listing.log.read_text()
     assert (listing.path / "many/file-000006").stat().st_size == 6
 

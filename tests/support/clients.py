@@ -98,7 +98,7 @@ def held(client: Client, operation: str) -> Iterator[tuple[threading.Event, thre
     def hold(called: str, key: str) -> None:
         if called == operation and not begun.is_set():
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     client.before = hold
     try:

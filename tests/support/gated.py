@@ -12,7 +12,7 @@ from nczfs.zmap.base import Entry, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 T = TypeVar("T")
 
 

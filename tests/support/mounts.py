@@ -22,8 +22,8 @@ from tests.support.forked import Forked, Process
 # What is forked from a process that has imported it; other commands are started as they are.
 NCZFS = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
 COMMAND_TIMEOUT_S = 120.0
-START_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+END_TIMEOUT_S = 120.0
 
 TROUBLE = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
 
@@ -132,11 +132,22 @@ def _wait_until_it_answers(path: Path, process: Process, log: Path) -> None:
             raise AssertionError(f"the mount ended with exit code {process.returncode}")
         entry = mounting.find_mount(str(path))
         if entry is not None and entry.kind == mounting.FILE_SYSTEM_TYPE:
-            with suppress(OSError):  # a dead mount may still be in the way
-                os.listdir(path)
-                return
+            # A dead mount may still be in the way, and for a moment nothing is.
+            with suppress(OSError), _directory(path) as directory:
+                os.listdir(directory)
+                if os.fstat(directory).st_dev != path.parent.stat().st_dev:
+                    return
         time.sleep(0.02)
     raise AssertionError(f"not mounted within {START_TIMEOUT_S} s")
+
+
+@contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _end(path: Path, process: Process) -> None:

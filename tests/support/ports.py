@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
 
 
 def free_port() -> int:

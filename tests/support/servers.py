@@ -94,10 +94,26 @@ class Faults:
     def set(self, *rules: str) -> None:
         """Replace the rules (``s3-faults --help``), and forget what was injected."""
         _run_tool("s3-faults", "set", *rules, S3_FAULTS_PORT=self.port)
+        if rules:
+            _ruled[self.port] = self
+        else:
+            _ruled.pop(self.port, None)
 
     def log(self) -> list[str]:
         """What was injected since `set`, a line each."""
         return _run_tool("s3-faults", "log", S3_FAULTS_PORT=self.port).splitlines()
+
+
+_ruled: Final[dict[str, Faults]] = {}
+"""The proxies that have rules, by their ports."""
+
+
+@pytest.fixture(autouse=True)
+def rules_end_with_their_test() -> Iterator[None]:
+    """What a failed test leaves set must not fail the next one."""
+    yield
+    for faults in [*_ruled.values()]:
+        faults.set()
 
 
 @pytest.fixture(scope="session")

@@ -165,7 +165,7 @@ def held(mount: Mount, wanted: str) -> Iterator[tuple[threading.Event, threading
     def hold(operation: str, key: str) -> None:
         if operation == wanted and not begun.is_set():
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     mount.before = hold
     try:

@@ -67,6 +67,22 @@ def failing() -> ToyFileSystem:
     return fs
 
 
+def gated() -> ToyFileSystem:
+    """A read is answered after a refresh."""
+    opened = threading.Event()
+
+    def before(operation: str, what: object) -> None:
+        if operation == "refresh":
+            opened.set()
+        if operation == "read":
+            print("READING", flush=True)
+            opened.wait()
+
+    fs = ToyFileSystem(before, cached=False)
+    fs.add("content", b"content")
+    return fs
+
+
 def slow() -> ToyFileSystem:
     """Everything about the file ``slow`` takes longer than a request may."""
     inodes: set[object] = set()
@@ -138,7 +154,7 @@ def crash() -> ToyFileSystem:
 
 SCENARIOS: dict[str, Callable[[], ToyFileSystem]] = {
     function.__name__: function
-    for function in (plain, uncached, failing, slow, listing, broken_listing, stuck, crash)
+    for function in (plain, uncached, failing, gated, slow, listing, broken_listing, stuck, crash)
 }
 
 
@@ -167,7 +183,7 @@ def main(scenario: str, mountpoint: str) -> None:
     fs.close = close_and_say  # type: ignore[method-assign]  # later, a signal may end Python
     options = MountOptions(
         source="toy, with a comma",
-        request_timeout_s=1.0 if scenario == "slow" else 15.0,
+        request_timeout_s={"slow": 1.0, "gated": 600.0}.get(scenario, 15.0),
         negative_ttl_s=60.0,
         extra=frozenset(os.environ.get("TOY_WORDS", "").split()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 def until(condition: Callable[[], bool], seconds: float = TIMEOUT_S) -> None:

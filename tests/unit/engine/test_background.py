@@ -56,7 +56,7 @@ def test_no_thread_exists_before_something_is_written(work: Work) -> None:
 def test_every_write_is_heard_of_also_after_all_was_stored(work: Work) -> None:
     for _ in range(3):
         work.write()
-        assert work.turns.get(timeout=30)[0] == 1
+        assert work.turns.get(timeout=120)[0] == 1
         while work.waiting:
             time.sleep(0.001)
 
@@ -65,7 +65,7 @@ def test_what_is_left_is_tried_again_until_it_is_stored(work: Work) -> None:
     work.keep = True
     work.write()
     for _ in range(3):
-        assert work.turns.get(timeout=30)[0] == 1
+        assert work.turns.get(timeout=120)[0] == 1
     work.keep = False
     while work.waiting:
         time.sleep(0.001)
@@ -73,7 +73,7 @@ def test_what_is_left_is_tried_again_until_it_is_stored(work: Work) -> None:
 
 def test_it_sleeps_while_nothing_waits(work: Work) -> None:
     work.write()
-    work.turns.get(timeout=30)
+    work.turns.get(timeout=120)
     with pytest.raises(queue.Empty):
         work.turns.get(timeout=0.3)
 
@@ -84,7 +84,7 @@ def test_what_is_young_waits_and_much_of_it_does_not() -> None:
     with pytest.raises(queue.Empty):
         work.turns.get(timeout=0.1)
     work.write(at_once=True)
-    count, before = work.turns.get(timeout=30)
+    count, before = work.turns.get(timeout=120)
     assert count == 2
     assert before <= time.monotonic() - 3599
     work.background.close()
@@ -102,13 +102,13 @@ def test_closing_ends_it_at_once_and_it_is_not_started_again() -> None:
 
 def test_a_child_of_a_fork_has_a_thread_of_its_own(work: Work) -> None:
     work.write()
-    work.turns.get(timeout=30)
+    work.turns.get(timeout=120)
     pid = os.fork()
     if pid == 0:
         work.turns = queue.Queue()
         work.write()
         try:
-            os._exit(0 if work.turns.get(timeout=30)[0] else 1)
+            os._exit(0 if work.turns.get(timeout=120)[0] else 1)
         finally:
             os._exit(2)
     _, status = os.waitpid(pid, 0)

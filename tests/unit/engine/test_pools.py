@@ -34,7 +34,7 @@ def test_no_more_have_a_turn_than_there_are_decode_threads(pools: Pools) -> None
         with pools.decoding():
             thread.start()
             assert not started.wait(0.2)
-        assert started.wait(20)
+        assert started.wait(120)
     thread.join()
 
 
@@ -45,7 +45,7 @@ def test_who_have_a_turn_at_the_same_time_decode_into_memory_of_their_own(pools:
     def decode() -> None:
         with pools.decoding():
             found.append(buffers.empty(1000).ctypes.data)
-            both.wait(20)
+            both.wait(120)
 
     thread = threading.Thread(target=decode)
     thread.start()

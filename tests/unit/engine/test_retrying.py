@@ -11,7 +11,7 @@ import pytest
 from nczfs.engine.retrying import CONFIRMED_S, Confirmation
 from nczfs.errors import StructureChanged
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class Asked:

@@ -35,7 +35,7 @@ class Kernel:
 
     def _take(self, what: object) -> None:
         self.entered.set()
-        assert self.open.wait(10)
+        assert self.open.wait(120)
         self.told.append(what)
         if self.error is not None:
             raise self.error
@@ -73,7 +73,7 @@ def test_nobody_waits_for_the_kernel_and_equal_notes_are_told_once(kernel: Kerne
     kernel.open.clear()
     invalidator.start()
     invalidator.invalidate_inode(InodeNo(1))
-    assert kernel.entered.wait(10)
+    assert kernel.entered.wait(120)
     for _ in range(1000):
         invalidator.invalidate_inode(InodeNo(2))
     kernel.open.set()
@@ -242,7 +242,7 @@ def test_an_invalidation_is_sent_after_pages_that_the_kernel_is_taking(kernel: K
     kernel.open.clear()
     invalidator.start()
     assert invalidator.put_pages(invalidator.page_ticket(InodeNo(7)), 0, b"old")
-    assert kernel.entered.wait(10)
+    assert kernel.entered.wait(120)
     with invalidator.changing():
         invalidator.invalidate_inode(InodeNo(7))
     kernel.open.set()
@@ -256,12 +256,12 @@ def test_who_voids_tickets_waits_for_pages_that_the_kernel_is_taking(kernel: Ker
     invalidator.start()
     ticket = invalidator.page_ticket(InodeNo(7))
     assert invalidator.put_pages(ticket, 0, b"old")
-    assert kernel.entered.wait(10)
+    assert kernel.entered.wait(120)
     assert invalidator.put_pages(ticket, 4096, b"dropped")
     voided = threading.Thread(target=lambda: kernel.told.append(_void(invalidator, 7)))
     voided.start()
     kernel.open.set()
-    voided.join(10)
+    voided.join(120)
     finish(invalidator, kernel, 2)
     # "voided" comes last, unless the kernel was busy beyond all patience: then it forgets the file.
     assert kernel.told[0] == (7, 0, b"old") or kernel.told[-1] == 7
@@ -280,7 +280,7 @@ def test_a_kernel_that_is_busy_with_pages_forgets_them_later_if_they_are_voided(
     kernel.open.clear()
     invalidator.start()
     assert invalidator.put_pages(invalidator.page_ticket(InodeNo(7)), 0, b"old")
-    assert kernel.entered.wait(10)
+    assert kernel.entered.wait(120)
     invalidator.void_pages(InodeNo(7))
     kernel.open.set()
     finish(invalidator, kernel, 2)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import trio
+import trio.testing
 
 from nczfs.engine.headway import Headway
 from nczfs.engine.headway import make as make_headway
@@ -69,7 +70,7 @@ def test_a_result_that_comes_too_late_is_undone() -> None:
         release.set()
 
     trio.run(main)
-    assert undone.wait(5)
+    assert undone.wait(120)
     assert results == ["handle"]
 
 
@@ -104,7 +105,7 @@ def test_a_result_that_a_cancelled_caller_never_saw_is_undone_once() -> None:
             await pool.run_or_undo("open", quick, undo)
 
     trio.run(main)
-    assert undone.wait(5)
+    assert undone.wait(120)
     assert results == [7]
 
 
@@ -119,8 +120,18 @@ def test_an_error_of_the_call_reaches_the_caller() -> None:
         trio.run(main)
 
 
+async def _release_late(
+    begun: threading.Event, release: threading.Event, clock: trio.testing.MockClock
+) -> None:
+    """Let a call end that has begun, when its caller's deadline has passed."""
+    await trio.to_thread.run_sync(begun.wait)
+    clock.jump(1.0)
+    await trio.testing.wait_all_tasks_blocked()
+    release.set()
+
+
 def test_a_call_that_has_begun_to_have_an_effect_is_waited_for() -> None:
-    begun, release = threading.Event(), threading.Event()
+    begun, release, clock = threading.Event(), threading.Event(), trio.testing.MockClock()
 
     def act() -> str:
         effects.begin()
@@ -130,60 +141,48 @@ def test_a_call_that_has_begun_to_have_an_effect_is_waited_for() -> None:
 
     async def main() -> str:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_release_late)
-            return await Pool(1, 0.05).run("write", act)
+            nursery.start_soon(_release_late, begun, release, clock)
+            return await Pool(1, 0.5).run("write", act)
 
-    async def _release_late() -> None:
-        await trio.to_thread.run_sync(begun.wait)
-        await trio.sleep(0.1)
-        release.set()
-
-    assert trio.run(main) == "done"
+    assert trio.run(main, clock=clock) == "done"
 
 
 def test_the_error_of_a_call_that_was_waited_for_is_told() -> None:
-    release = threading.Event()
+    begun, release, clock = threading.Event(), threading.Event(), trio.testing.MockClock()
 
     def fail() -> None:
         effects.begin()
+        begun.set()
         release.wait()
         raise NoSpace("full")
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_release_late)
+            nursery.start_soon(_release_late, begun, release, clock)
             with pytest.raises(NoSpace, match="full"):
-                await Pool(1, 0.05).run("write", fail)
+                await Pool(1, 0.5).run("write", fail)
 
-    async def _release_late() -> None:
-        await trio.sleep(0.1)
-        release.set()
-
-    trio.run(main)
+    trio.run(main, clock=clock)
 
 
 def test_a_call_that_waits_for_a_computation_is_waited_for_as_long_as_that_goes_on() -> None:
-    headway, waits, release = Headway(), threading.Event(), threading.Event()
+    headway, clock = Headway(), trio.testing.MockClock()
+    waits, release = threading.Event(), threading.Event()
 
     def wait() -> str:
         with effects.waiting_for(headway), headway.noted():
             make_headway()
-            headway.at += 60  # as if it went on until then
+            headway.at += 600  # as if it went on until then
             waits.set()
             release.wait()
         return "done"
 
     async def main() -> str:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_release_late)
+            nursery.start_soon(_release_late, waits, release, clock)
             return await Pool(1, 0.5).run("lookup", wait)
 
-    async def _release_late() -> None:
-        await trio.to_thread.run_sync(waits.wait)
-        await trio.sleep(0.6)
-        release.set()
-
-    assert trio.run(main) == "done"
+    assert trio.run(main, clock=clock) == "done"
 
 
 def test_a_call_is_not_waited_for_when_a_computation_no_longer_goes_on() -> None:
@@ -228,5 +227,5 @@ def test_a_call_that_was_given_up_never_has_an_effect() -> None:
         release.set()
 
     trio.run(main)
-    assert ended.wait(5)
+    assert ended.wait(120)
     assert happened == ["withdrawn"]

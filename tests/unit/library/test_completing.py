@@ -90,7 +90,7 @@ def test_each_group_is_completed_by_one_thread_that_reports_it(
 
     def complete() -> bool:
         calls.append(threading.current_thread())
-        ended.wait(30)
+        ended.wait(120)
         return True
 
     left.found(Prefix("a"), complete)

@@ -22,7 +22,7 @@ from tests.support.writing import close, open_file
 
 PAGE = 4096
 VALUES = np.arange(1 << 20, dtype="<f4")  # 4 MiB
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class GatedKernel(Kernel):

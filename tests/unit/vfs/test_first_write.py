@@ -31,7 +31,7 @@ from tests.support.writing import close, open_file
 
 V = "datasets/a.zarr/v/values.raw"
 FIELD = np.arange(16, dtype="<i4")
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class Tried(Unconditional):

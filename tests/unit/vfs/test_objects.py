@@ -392,7 +392,7 @@ def test_a_truncation_that_the_store_refuses_keeps_what_a_released_file_left(
     def hold(operation: str, key: str) -> None:
         if operation in WRITES:
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     handle = open_file(faulty_fs, NOTES)
     faulty_fs.write(handle, 0, b"HE")
@@ -402,11 +402,11 @@ def test_a_truncation_that_the_store_refuses_keeps_what_a_released_file_left(
     faulty._before_call = hold
     with ThreadPoolExecutor(1) as pool:
         truncated = pool.submit(truncate, faulty_fs, NOTES, 4)
-        assert begun.wait(30)
+        assert begun.wait(120)
         faulty_fs.release(handle)
         go_on.set()
         with pytest.raises(Unavailable):
-            truncated.result(30)
+            truncated.result(120)
     assert stored(store)["plain/notes.txt"] == b"HEll"
 
 

@@ -30,7 +30,7 @@ class Store:
 
     def _gives(self, key: Key) -> bool:
         self.asked[key] += 1
-        self.answers.wait(30)
+        self.answers.wait(120)
         return key in self.given
 
     def _hides(self, key: Key) -> bool:

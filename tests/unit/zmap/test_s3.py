@@ -259,7 +259,7 @@ def test_a_page_comes_while_the_server_thinks_about_the_next_one(serve: Serve) -
     def script(asked: Asked) -> Reply:
         page = page_of(asked)
         if page == 2:
-            assert was_looked_at.wait(30)
+            assert was_looked_at.wait(120)
         return numbered(page, last=page == 2)
 
     server, open_bucket = serve(script)
@@ -284,7 +284,7 @@ def test_an_error_ends_a_listing_behind_what_came_before_it(serve: Serve) -> Non
 
 def test_who_is_told_that_it_was_asked_is_told_before_the_answer(serve: Serve) -> None:
     asked = threading.Event()
-    _, open_bucket = serve(lambda _: OBJECT if asked.wait(30) else fault(500, "late"))
+    _, open_bucket = serve(lambda _: OBJECT if asked.wait(120) else fault(500, "late"))
     with when_asked(asked.set):
         assert bytes(open_bucket().read(KEY).data) == b"data"
 

@@ -14,7 +14,7 @@ from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import S3ZMap
 
 KEY = Key("d.zarr/v/0")
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Holding:

@@ -37,18 +37,18 @@ def test_a_chunk_that_many_want_is_loaded_once() -> None:
 
     def load(known: LoadedChunk | None) -> LoadedChunk:
         loads.append(1)
-        release.wait(10)
+        release.wait(120)
         return loaded(7)
 
     def read() -> int:
-        together.wait(10)
+        together.wait(120)
         with cache.pinned((A, (0,)), load, 1000, 0.0) as values:
             return int(values[0])
 
     with ThreadPoolExecutor(readers) as pool:
         futures = [pool.submit(read) for _ in range(readers)]
         release.set()
-        assert [future.result(10) for future in futures] == [7] * readers
+        assert [future.result(120) for future in futures] == [7] * readers
     assert len(loads) == 1
 
 
@@ -58,7 +58,7 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
 
     def fail(known: LoadedChunk | None) -> LoadedChunk:
         started.set()
-        release.wait(10)
+        release.wait(120)
         raise CorruptChunk("v/0: torn")
 
     def read() -> None:
@@ -67,12 +67,12 @@ def test_the_error_of_a_load_reaches_everybody_who_waits_and_is_not_kept() -> No
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(read)
-        started.wait(10)
+        started.wait(120)
         second = pool.submit(read)
         release.set()
         for future in (first, second):
             with pytest.raises(CorruptChunk, match="torn"):
-                future.result(10)
+                future.result(120)
     with cache.pinned((A, (0,)), lambda known: loaded(3), 1000, 0.0) as values:
         assert values[0] == 3
 
@@ -138,11 +138,11 @@ def test_whoever_waits_when_the_cache_is_closed_gets_an_error() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(read)
-        entered.wait(10)
+        entered.wait(120)
         cache.close()
         # It either waited for the load that failed, or came after it and loads itself.
         try:
-            future.result(10)
+            future.result(120)
         except NczfsError as error:
             assert "closed" in str(error)  # noqa: PT017
 
@@ -182,7 +182,7 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
 
     def old(known: LoadedChunk | None) -> LoadedChunk:
         started.set()
-        release.wait(10)
+        release.wait(120)
         return loaded(1)
 
     def read(load: Callable[[LoadedChunk | None], LoadedChunk]) -> int:
@@ -191,15 +191,15 @@ def test_a_load_that_was_under_way_when_its_chunk_changed_is_not_kept(is_put: bo
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(read, old)
-        started.wait(10)
+        started.wait(120)
         second = pool.submit(read, lambda known: loaded(2))
         if is_put:
             cache.put((A, (0,)), loaded(2))
         else:
             cache.drop((A, (0,)))
         release.set()
-        assert second.result(10) == 2
-        assert first.result(10) in (1, 2)
+        assert second.result(120) == 2
+        assert first.result(120) in (1, 2)
     assert read(lambda known: loaded(2)) == 2
     assert cache.used_bytes == 1000 + ENTRY_BYTES
 

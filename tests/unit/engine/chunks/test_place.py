@@ -10,7 +10,7 @@ import pytest
 
 from nczfs.engine.chunks.place import Gate
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 BLOCKED_S = 0.05
 
 

@@ -53,7 +53,7 @@ class RecordingStore(MemoryZMap):
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
     ) -> Blob:
         self.calls.append(("read", start, stop))
-        self.gate.wait(30)
+        self.gate.wait(120)
         return super().read(key, start, stop, version=version)
 
     def write(

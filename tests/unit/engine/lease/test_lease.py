@@ -222,7 +222,7 @@ def test_a_lease_that_could_not_be_renewed_in_time_is_lost_until_it_is_taken_aga
     leases.beat()
     assert leases.held() == []
     for thread in lease_threads():
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
     with pytest.raises(Unavailable), lease.writing():
         pytest.fail("written without a lease")
@@ -277,16 +277,16 @@ def test_one_thread_takes_it_and_the_others_wait_for_that(
         if asked == "write":
             zmap.before = lambda _: None
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     zmap.before = hold_up
     threads = [threading.Thread(target=lease.require) for _ in range(3)]
     for thread in threads:
         thread.start()
-    assert begun.wait(30)
+    assert begun.wait(120)
     go_on.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
     assert zmap.asked.count("write") == 2  # the claim, and that it holds
 
@@ -363,11 +363,11 @@ def test_the_thread_renews_and_hands_over_by_itself_and_ends(zmap: Unconditional
     seen = {"stat": renewed, "delete": handed_over}
     lease.require()
     zmap.before = lambda asked: seen[asked].set() if asked in seen else None
-    assert renewed.wait(30)
+    assert renewed.wait(120)
     (thread,) = lease_threads()
     user.unsaved = False
-    assert handed_over.wait(30)
-    thread.join(30)
+    assert handed_over.wait(120)
+    thread.join(120)
     assert not thread.is_alive()
     assert zmap.claims() == []
     lease.require()

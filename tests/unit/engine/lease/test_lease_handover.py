@@ -21,7 +21,7 @@ from nczfs.zmap.base import Blob, Version
 from nczfs.zmap.keys import ROOT, Key
 from tests.support.leases import QUICK, Unconditional
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 CHUNK = Key("v/0")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from nczfs.engine.metadata.names import Names
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def change(names: Names, place: str) -> None:

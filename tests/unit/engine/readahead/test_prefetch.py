@@ -181,7 +181,7 @@ def test_a_window_that_takes_too_long_is_left_to_its_thread(
     goes_on = threading.Event()
 
     def read(_: int, size: int) -> bytes:
-        assert goes_on.wait(30)
+        assert goes_on.wait(120)
         return bytes(size)
 
     ahead = ReadAhead(read, None, MIB, lambda: pool, windows, OPTIONS)

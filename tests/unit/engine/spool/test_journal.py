@@ -166,13 +166,13 @@ def test_of_what_was_stored_meanwhile_only_newer_values_of_others_are_kept(
     def hold(operation: str, key: str) -> None:
         if operation == "write" and not begun.is_set():
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     mount.faulty._before_call = hold
     mount.write((0, 0), [[-1]])
     flushing = threading.Thread(target=mount.flush)
     flushing.start()
-    assert begun.wait(30)
+    assert begun.wait(120)
     mount.write((1, 1), [[-2]])
     go_on.set()
     flushing.join()

@@ -163,10 +163,10 @@ def test_what_is_written_while_a_chunk_is_stored_is_kept_upon_what_was_stored(
         mount.write(0, 1)
         with held(mount, "write") as (begun, go_on):
             flush = pool.submit(mount.writeback.flush)
-            assert begun.wait(30)
+            assert begun.wait(120)
             mount.write(1, 2)
             go_on.set()
-            flush.result(30)
+            flush.result(120)
         (left,) = mount.writeback.save()
         (found,) = mount.entries()
         assert isinstance(found.entry, KeptChunk)
@@ -181,10 +181,10 @@ def test_what_was_written_over_a_lent_chunk_while_it_was_refused_is_spooled(
         mount.zmap.arm(REFUSED)
         with held(mount, "write") as (begun, go_on):
             whole = pool.submit(mount.write, 0, *range(CHUNK))
-            assert begun.wait(30)
+            assert begun.wait(120)
             mount.write(1, 99)
             go_on.set()
-            whole.result(30)
+            whole.result(120)
         assert mount.read(0, 3) == [0, 99, 2]
         assert len(mount.entries()) == 1
     assert stored(memory)[:3] == [0, 99, 2]
@@ -285,13 +285,13 @@ def test_what_was_spooled_and_written_over_during_its_flush_stays_in_the_spool(
         mount.zmap.arm()
         with held(mount, "write") as (begun, go_on):
             flush = pool.submit(mount.writeback.flush)
-            assert begun.wait(30)
+            assert begun.wait(120)
             mount.write(1, 2)
             chunk = mount.chunk(0)
             assert chunk is not None
             mount.writeback._saver.save(chunk)
             go_on.set()
-            flush.result(30)
+            flush.result(120)
         assert stored(memory)[:2] == [1, FILL]
         (found,) = mount.entries()
         assert found.describe() == "memory://store v[1:2]", "the other one is stored"
@@ -340,12 +340,12 @@ def test_dropping_waits_for_what_flies_and_leaves_no_entry(
         mount.write(0, 1)
         with held(mount, "write") as (begun, go_on):
             flush = pool.submit(mount.writeback.flush)
-            assert begun.wait(30)
+            assert begun.wait(120)
             drop = pool.submit(mount.writeback.drop, mount.v.stored, lambda _: False)
             assert not drop.done()
             go_on.set()
-            assert isinstance(flush.exception(30), AccessDenied)
-            drop.result(30)
+            assert isinstance(flush.exception(120), AccessDenied)
+            drop.result(120)
         assert mount.entries() == []
 
 

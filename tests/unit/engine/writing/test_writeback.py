@@ -202,7 +202,7 @@ def test_threads_that_write_one_variable_leave_what_each_wrote_last(
         def write(number: int) -> None:
             random = np.random.default_rng(number)
             mine = np.arange(number, chunks * elements, writers)
-            start.wait(30)
+            start.wait(120)
             for turn in range(rounds):
                 some = mine[random.random(len(mine)) < 0.5]
                 own[some] = 1000 * turn + some
@@ -218,7 +218,7 @@ def test_threads_that_write_one_variable_leave_what_each_wrote_last(
         last.append(values)
         with ThreadPoolExecutor(writers + 1) as pool:
             running = [pool.submit(write, number) for number in range(writers)]
-            start.wait(30)
+            start.wait(120)
             for future in running:
                 future.result(60)
         np.testing.assert_array_equal(own[...], values)

@@ -105,11 +105,11 @@ def test_closing_saves_what_flies_and_its_landing_decides_what_remains(
         else:
             mount.write(0, 0, 1)
             flush = pool.submit(mount.writeback.flush)
-        assert begun.wait(30)
+        assert begun.wait(120)
         mount.writeback.close()
         assert len(mount.entries()) == 1
         go_on.set()
-        assert (flush.exception(30) is None) == (fault is None or lent)
+        assert (flush.exception(120) is None) == (fault is None or lent)
     mount.close()
     assert bool(mount.entries()) == (fault is not None)
     recover(memory, tmp_path)
@@ -124,11 +124,11 @@ def test_what_was_written_while_the_last_flush_was_under_way_is_not_lost(
     with ThreadPoolExecutor(1) as pool, held(mount, "write") as (begun, go_on):
         mount.write(0, 1)
         flush = pool.submit(mount.writeback.flush)
-        assert begun.wait(30)
+        assert begun.wait(120)
         mount.write(1, 2)
         mount.writeback.close()
         go_on.set()
-        flush.result(30)
+        flush.result(120)
     mount.close()
     assert stored(memory)[:2] == [1, FILL]
     recover(memory, tmp_path)
@@ -154,7 +154,7 @@ def test_closing_ends_while_chunks_wait_for_a_thread_to_store_them(
     mount = Mount(memory, tmp_path, threads=1, age_s=0.01)
     with ThreadPoolExecutor(3) as pool, held(mount, "write") as (begun, go_on):
         first = pool.submit(mount.write, 0, *range(CHUNK))
-        assert begun.wait(30)
+        assert begun.wait(120)
         second = pool.submit(mount.write, CHUNK, *range(CHUNK))
         until(lambda: mount.writeback.unsaved == 2)
         mount.write(CHUNK, 77)
@@ -163,7 +163,7 @@ def test_closing_ends_while_chunks_wait_for_a_thread_to_store_them(
         until(second.done)
         go_on.set()
         for future in (first, second, close):
-            future.result(30)
+            future.result(120)
     recover(memory, tmp_path)
     found = stored(memory)
     assert found[: 2 * CHUNK] == [*range(CHUNK), 77, *range(1, CHUNK)]
@@ -177,17 +177,17 @@ def test_who_waits_for_a_chunk_that_never_flies_is_let_go_by_the_close(
     mount = Mount(memory, tmp_path, threads=1)
     with ThreadPoolExecutor(4) as pool, held(mount, "write") as (begun, go_on):
         first = pool.submit(mount.write, 0, *range(CHUNK))
-        assert begun.wait(30)
+        assert begun.wait(120)
         second = pool.submit(mount.write, CHUNK, *range(CHUNK))
         until(lambda: mount.writeback.unsaved == 2)
         drop = pool.submit(
             mount.writeback.drop, mount.v.stored, lambda chunk_id: chunk_id[1] == (0,)
         )
         close = pool.submit(mount.close)
-        drop.result(30)
+        drop.result(120)
         go_on.set()
         for future in (first, second, close):
-            future.result(30)
+            future.result(120)
     assert mount.entries() == []
     assert stored(memory)[: CHUNK + 1] == [*range(CHUNK), FILL]
 
@@ -200,11 +200,11 @@ def test_closing_ends_while_the_background_stores(
     with ThreadPoolExecutor(1) as pool, held(mount, "write") as (begun, go_on):
         for index in range(6):
             mount.write(index * CHUNK, index)
-        assert begun.wait(30)
+        assert begun.wait(120)
         close = pool.submit(mount.close)
         time.sleep(0.05)
         go_on.set()
-        close.result(30)
+        close.result(120)
     recover(memory, tmp_path)
     assert stored(memory)[: 6 * CHUNK : CHUNK] == list(range(6))
 
@@ -239,15 +239,15 @@ def test_without_a_spool_a_write_that_the_close_overtakes_gets_an_error(
     mount = Mount(memory, tmp_path, threads=1, has_spool=False)
     with ThreadPoolExecutor(3) as pool, held(mount, "write") as (begun, go_on):
         first = pool.submit(mount.write, 0, *range(CHUNK))
-        assert begun.wait(30)
+        assert begun.wait(120)
         second = pool.submit(mount.write, CHUNK, *range(CHUNK))
         until(lambda: mount.writeback.unsaved == 2)
         close = pool.submit(mount.close)
         with pytest.raises(Unavailable, match="closed"):
-            second.result(30)
+            second.result(120)
         go_on.set()
-        first.result(30)
-        close.result(30)
+        first.result(120)
+        close.result(120)
     assert stored(memory)[: CHUNK + 1] == [*range(CHUNK), FILL]
 
 
@@ -268,10 +268,10 @@ def test_without_a_spool_a_chunk_refused_during_the_close_is_an_error_of_its_wri
     mount.zmap.arm(DOWN)
     with ThreadPoolExecutor(2) as pool, held(mount, "write") as (begun, go_on):
         write = pool.submit(mount.write, 0, *range(CHUNK))
-        assert begun.wait(30)
+        assert begun.wait(120)
         close = pool.submit(mount.close)
         until(lambda: mount.writeback.is_closed)
         go_on.set()
         with pytest.raises(Unavailable):
-            write.result(30)
-        close.result(30)
+            write.result(120)
+        close.result(120)

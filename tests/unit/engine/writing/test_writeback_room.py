@@ -224,7 +224,7 @@ def test_a_writer_does_not_try_again_what_it_waited_for_while_another_one_failed
         def hold(operation: str, key: str) -> None:
             if operation == "write":
                 calls.append(key)
-                assert go_on.wait(30)
+                assert go_on.wait(120)
 
         mount.before = hold
         writers = [pool.submit(mount.write, p, 1) for p in range(0, 20 * CHUNK, CHUNK)]
@@ -232,7 +232,7 @@ def test_a_writer_does_not_try_again_what_it_waited_for_while_another_one_failed
         time.sleep(0.05)
         go_on.set()
         for writer in writers:
-            writer.result(30)
+            writer.result(120)
         assert len(calls) == len(set(calls)) <= 3 + 8, "as many as threads began together"
         mount.before = lambda operation, key: None
         assert mount.read()[: 20 * CHUNK : CHUNK] == [1] * 20
@@ -281,14 +281,14 @@ def test_threads_that_ask_whether_an_array_is_still_there_ask_together(
         def hang(operation: str, key: str) -> None:
             calls.append(key)
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
         mount.before = hang
         with ThreadPoolExecutor(1) as pool:
             flush = pool.submit(mount.writeback.flush)
-            assert begun.wait(30)
+            assert begun.wait(120)
             until(lambda: sum(not chunk.flying for chunk in mount.writeback._dirty.all()) == 0)
             go_on.set()
-            assert isinstance(flush.exception(30), DeadlinePassed)
+            assert isinstance(flush.exception(120), DeadlinePassed)
         assert len(calls) == 1
         mount.before = lambda operation, key: None
