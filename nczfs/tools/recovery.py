@@ -23,7 +23,7 @@ from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.overlay import Written, overlay
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError
+from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError, StoreError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
@@ -157,11 +157,18 @@ class Store:
     def _put_unit(
         self, entries: Sequence[Found], problems: dict[int, NczfsError], *, force: bool
     ) -> None:
-        """Put chunks of a unit over one version of it. Sets the problems of some."""
+        """Put chunks of a unit over one version of it. Sets the problems of some.
+
+        Raises
+        ------
+        StoreError : nothing is put there, or what is left would seem to be older than that.
+        """
         written: dict[int, Written] = {}
         for number, found in enumerate(entries):
             try:
                 array, each = self._made_fit(found, force=force)
+            except StoreError:
+                raise
             except NczfsError as error:
                 problems[number] = error
             else:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -83,6 +83,7 @@ class Appenders(RuleBasedStateMachine):
     """
 
     fs: list[TreeFileSystem]
+    shards: ClassVar[tuple[int, ...] | None] = None
 
     @initialize(
         layout=st.sampled_from(("nczarr-L3", "nczarr-L2l")),
@@ -99,7 +100,13 @@ class Appenders(RuleBasedStateMachine):
             root.create_dimension("w", WIDTH)
             for name in names:
                 root.create_variable(
-                    name, ("t", "w"), "i4", chunks=(2, 2), fillvalue=FILL, codecs=[]
+                    name,
+                    ("t", "w"),
+                    "i4",
+                    chunks=(2, 2),
+                    shards=self.shards,
+                    fillvalue=FILL,
+                    codecs=[],
                 )
         self.faulty = [Faulty(self.memory) for _ in range(2)]
         self.fs = [self.mounted(number, ttl_s) for number in range(2)]
@@ -275,6 +282,28 @@ def record(number: int) -> Any:
 
 TestAppenders = Appenders.TestCase
 TestAppenders.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+
+
+class AppendersToShards(Appenders):
+    """The same, where records lie in chunks of a shard together with records that have a place."""
+
+    shards = (4, 4)
+
+    @initialize(
+        consolidated=st.booleans(),
+        names=st.sampled_from(("r", "rs")),
+        ttl_s=st.sampled_from((0.0, 60.0)),
+    )
+    def begin(self, consolidated: bool, names: str, ttl_s: float) -> None:
+        super().begin("zarr3", consolidated, names, ttl_s)
+
+    def stored(self, name: str) -> Any:
+        with self.client("r") as root:
+            return root.variables[name][...]
+
+
+TestAppendersToShards = AppendersToShards.TestCase
+TestAppendersToShards.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
 @dataclass(frozen=True)

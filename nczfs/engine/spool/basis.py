@@ -129,6 +129,10 @@ class Basis:
         others = tuple(each for each in self.sent if each != attempt)
         return replace(self, sent=(*others, attempt)[-_KEPT:])
 
+    def since(self, written_ns: int) -> Basis:
+        """Return the basis of what was not written before some time."""
+        return replace(self, written_ns=max(written_ns, self.written_ns))
+
     def document(self) -> dict[str, Any]:
         """Return the form in an entry."""
         return {

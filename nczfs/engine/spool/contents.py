@@ -48,12 +48,14 @@ class Logged:
     ----------
     name : what tells it from the others.
     item_size : of an element.
+    written_ns : when the first piece was written, since 1970.
     """
 
     name: str
     details: ChunkDetails
     item_size: int
     pieces: list[WrittenPart] = field(default_factory=list)
+    written_ns: int = 0
 
     def add(self, record: Record) -> None:
         """Add a piece. Raises KeyError, TypeError, ValueError: it is not of this chunk."""
@@ -63,6 +65,8 @@ class Logged:
             raise ValueError(f"{box} is not in a chunk of {self.details.chunk_shape}")
         if not data.size or data.size != box.size * self.item_size:
             raise ValueError(f"{data.size} bytes for {box.size} elements")
+        if not self.pieces:
+            self.written_ns = int(record.document.get("written_ns", 0))
         self.pieces.append(WrittenPart(box, data))
 
 
@@ -201,7 +205,9 @@ def chunks_of(
                 files=tuple(path for each in older for path in each.files),
                 voiding={"is": voided, "key": key, "index": index},
                 details=details,
-                basis=contents.basis(key, details.unit),
+                basis=contents.basis(key, details.unit).since(
+                    min([chunk.written_ns, *(each.written_ns for each in older)])
+                ),
                 pieces=(*(piece for each in older for piece in each.pieces), *chunk.pieces),
             ),
         )

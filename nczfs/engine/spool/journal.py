@@ -46,7 +46,13 @@ class Journal:
         self._growing: dict[Prefix, _Growth] = {}
 
     def wrote(
-        self, io: ChunkStore, index: ChunkIndex, box: Box, values: Values, basis: Basis
+        self,
+        io: ChunkStore,
+        index: ChunkIndex,
+        box: Box,
+        values: Values,
+        basis: Basis,
+        written_ns: int,
     ) -> None:
         """Note that elements of a chunk were written; the last such call counts.
 
@@ -55,6 +61,7 @@ class Journal:
         box : which elements, counted from the first one of the chunk.
         values : of the shape of the box, in native byte order, and of fixed size.
         basis : what the chunk is based on.
+        written_ns : when the first unsaved elements of the chunk were written, since 1970.
 
         Raises
         ------
@@ -74,9 +81,10 @@ class Journal:
             if not is_known:
                 number = next(self._numbers)
             records: list[Packed] = [] if is_known else [packed(_chunk(number, io, index))]
+            wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
             if not is_known or index not in dirty:
                 records.append(packed(_basis(io, unit, basis)))
-            wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
+                wrote["written_ns"] = written_ns
             self.log.append([*records, packed(wrote, data)])
             self._known[place] = (io.array, number, age)
             dirty.add(index)

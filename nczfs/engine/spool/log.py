@@ -5,7 +5,7 @@ It is a sequence of files, ``log.N``, of records:
 * ``log``: the format, the URL of the mount, and its process. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
 * ``basis``: what the chunks of a unit are based on, as in `Basis`; the last one counts.
-* ``wrote``: the elements of a box of a chunk.
+* ``wrote``: the elements of a box of a chunk; the first one has the time.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
 * ``placed``: the appended records of an array have their place, says who puts them back.

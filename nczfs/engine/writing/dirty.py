@@ -139,17 +139,17 @@ class DirtyUnit:
 
     def settle(
         self, stored: Mapping[ChunkIndex, Values], version: Version | None
-    ) -> dict[DirtyChunk, bool]:
+    ) -> list[DirtyChunk]:
         """End a flush that succeeded. The caller holds `lock`.
 
         Returns
         -------
-        for each of its chunks, whether anything is left to write.
+        those of its chunks of which nothing is left to write.
         """
         flown, self.flying, self.sent, self.error = self.flying, {}, None, None
         self.retry.succeeded()
         chunks = [self.chunks[index] for index in flown]
-        return {chunk: chunk.settle(stored[chunk.index], version) for chunk in chunks}
+        return [chunk for chunk in chunks if not chunk.settle(stored[chunk.index], version)]
 
     def fail(self, error: NczfsError) -> list[DirtyChunk]:
         """End a flush that failed. Returns its chunks. The caller holds `lock`."""
@@ -163,6 +163,8 @@ class DirtyUnit:
     def rest_upon(self, version: Version | None) -> None:
         """Note what was stored, below what is left to write. The caller holds `lock`."""
         self.basis = Basis().upon(version if version is not None else ABSENT)
+        for chunk in self.chunks.values():
+            chunk.revision += 1
 
 
 @dataclass(eq=False, slots=True)
@@ -181,6 +183,8 @@ class DirtyChunk:
     complete : whether all of its values can be read.
     version : of the object that the unwritten elements came from, if known.
     since : time of the first unsaved write, on the monotonic clock.
+    written_ns : when the first of it was written, since 1970: another chunk of the unit may have
+        been written before.
     revision : changes with each change of what the spool would hold.
     saved : the entry of the spool that has it, or had it before the latest writes.
     """
@@ -195,6 +199,7 @@ class DirtyChunk:
     complete: bool = False
     version: Version | None = None
     since: float = field(default_factory=time.monotonic)
+    written_ns: int = field(default_factory=time.time_ns)
     revision: int = 0
     saved: Saved | None = None
     lock: threading.Lock = field(init=False)
@@ -222,6 +227,11 @@ class DirtyChunk:
     def key(self) -> Key:
         """The current key of its object."""
         return self.unit.io.key(self.unit.index)
+
+    @property
+    def basis(self) -> Basis:
+        """What it is based on, for putting it back later."""
+        return self.unit.basis.since(self.written_ns)
 
     @property
     def gone(self) -> bool:
@@ -348,7 +358,9 @@ class DirtyChunk:
         flags[box.slices()] = False
         if not flags.any():
             return None
-        left = DirtyChunk(self.unit, self.index, self.clip, since=self.since)
+        left = DirtyChunk(
+            self.unit, self.index, self.clip, since=self.since, written_ns=self.written_ns
+        )
         where = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
         left.write(where, self._values()[where])
         return left
@@ -375,7 +387,7 @@ class DirtyChunk:
             written.update(self.flying.written)
         written.update(self.written)
         flags = None if written.covers(self.clip) else written.flags()
-        return Frozen(values, flags, self.version, self.revision, self.unit.basis)
+        return Frozen(values, flags, self.version, self.revision, self.basis)
 
     def save(self, saved: Saved) -> Saved | None:
         """Note that the spool has the elements of a revision. The caller holds `lock`.

@@ -183,25 +183,25 @@ class DirtyMap:
 
     def settle(
         self, unit: DirtyUnit, values: Mapping[ChunkIndex, Values], version: Version | None
-    ) -> dict[DirtyChunk, bool]:
+    ) -> tuple[list[DirtyChunk], list[DirtyChunk]]:
         """End a flush that succeeded. Chunks leave the map if nothing is left to write.
 
         Returns
         -------
-        for each of its chunks, whether anything is left.
+        those that have left, and those of the unit that have something left, as of now.
         """
         with self._landed:
             with unit.lock:
-                flown = unit.settle(values, version)
-                for chunk, is_left in flown.items():
-                    if not is_left:
-                        self._remove((unit.array, chunk.index), chunk)
-                if unit.chunks:
+                done = unit.settle(values, version)
+                for chunk in done:
+                    self._remove((unit.array, chunk.index), chunk)
+                left = list(unit.chunks.values())
+                if left:
                     unit.rest_upon(version)
                     self.note_appended(unit, always=True)
             self.versions.note(unit.id, version)
             self._landed.notify_all()
-        return flown
+        return done, left
 
     def note_appended(self, unit: DirtyUnit, *, always: bool = False) -> None:
         """Note from which record on the place is not certain. The caller holds the unit's lock.

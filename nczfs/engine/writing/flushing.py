@@ -184,11 +184,12 @@ class Flusher:
                 loaded = LoadedChunk(stored, weight_of_values(stored), version)
                 self._cache.put((unit.array, index), loaded)
         self._health.stored()
-        for chunk, is_left in self._dirty.settle(unit, values, version).items():
-            if not is_left:
-                self._saver.forget(chunk)
-            elif chunk.saved is not None:
-                self._saver.save_or_tell(chunk)  # what was written meanwhile, not what is stored
+        done, left = self._dirty.settle(unit, values, version)
+        for chunk in done:
+            self._saver.forget(chunk)
+        for chunk in left:
+            if chunk.saved is not None:
+                self._saver.save_or_tell(chunk)  # what is not stored, upon what is
             else:
                 self._dirty.count(chunk)
 

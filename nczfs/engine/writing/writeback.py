@@ -297,7 +297,7 @@ class WriteBack:
     ) -> None:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
-            self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis)
+            self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis, chunk.written_ns)
 
     def _keep(self, chunk: DirtyChunk) -> None:
         """Put a chunk that was sent in vain into the journal, like any other write.

@@ -50,10 +50,10 @@ def taken(dirty: DirtyChunk) -> Snapshot | None:
 
 def settle(dirty: DirtyChunk, stored: Values, version: str) -> bool:
     """End a flush that succeeded, as the map does. Returns whether anything is left to write."""
-    is_left = dirty.unit.settle({dirty.index: stored}, Version(version))[dirty]
-    if not is_left:
+    is_done = dirty in dirty.unit.settle({dirty.index: stored}, Version(version))
+    if is_done:
         del dirty.unit.chunks[dirty.index]
-    return is_left
+    return not is_done
 
 
 def full(value: int) -> np.ndarray[Any, np.dtype[Any]]:

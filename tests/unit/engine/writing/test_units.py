@@ -18,6 +18,7 @@ from nczfs.engine.options import Tally
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError, StoreError, Unavailable
+from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
 from nczfs.zmap.memory import MemoryZMap
@@ -28,7 +29,16 @@ from tests.support.clients import FILL, LENGTH, WRITES, Client, another, chunk_k
 from tests.support.killed import Kept, copied, left_by, recovered
 from tests.support.paired import all_paired
 from tests.support.sharded import all_sharded
-from tests.support.spooling import CHUNK, DOWN, Mount, mounted, new_memory, put_all_back, recover
+from tests.support.spooling import (
+    CHUNK,
+    DOWN,
+    TIGHT,
+    Mount,
+    mounted,
+    new_memory,
+    put_all_back,
+    recover,
+)
 
 # The array of a client has ten elements, in chunks of four: v/0 holds the first eight, v/1 two.
 
@@ -349,6 +359,34 @@ def test_wherever_it_ends_putting_back_what_mounts_left_of_an_object_can_be_done
     assert spooling.stored(memory)[: 4 * CHUNK] == wanted
 
 
+def test_an_object_is_put_back_whole_or_not_at_all_where_the_store_fails_for_a_moment(
+    tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W59. Else what is left would seem older than what was just put there."""
+    expected_warnings.add("nczfs recover")
+    empty, spool_dir = new_memory(), tmp_path / "spool"
+    mount = Mount(empty, spool_dir)
+    mount.zmap.arm(DOWN)
+    mount.write(CHUNK - 2, 1, 2, 3, 4)
+    mount.close()
+    call, has_failed = 0, True
+    while has_failed:
+        memory, left = copied(empty), tmp_path / str(call)
+        shutil.copytree(spool_dir, left)
+        failing = Faulty(memory, Fault(call))
+        store = recovery.Store(Kept(failing), parse_url("memory://store"))
+        for group in recovery.together(recovery.entries(left)):
+            problems = store.put_back(group)
+            for found, problem in zip(group, problems, strict=True):
+                if problem is None:
+                    found.remove()
+        store.close()
+        recover(memory, left)
+        assert spooling.stored(memory)[CHUNK - 2 : CHUNK + 2] == [1, 2, 3, 4]
+        call, has_failed = call + 1, bool(failing.fired)
+    assert call > 5
+
+
 class Killed(BaseException):
     """The process ends here."""
 
@@ -439,6 +477,63 @@ def test_what_the_journal_has_of_an_object_is_put_back_after_a_kill(
     mount.zmap.arm()
     mount.v.flush()
     mount.close()
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL], ids=["entries", "journal"])
+def test_what_was_written_after_another_client_had_stored_the_object_is_put_over_that(
+    tmp_path: Path, survives: Survives, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W51. Something else that waits for the same object was written before."""
+    expected_warnings.add("nczfs recover")
+    memory, left = new_memory(), tmp_path / "left"
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, *range(4 * CHUNK))
+        mount.v.flush()
+    spool = Spool(tmp_path / "spool", "memory://store", survives=survives)
+    mount = Mount(memory, tmp_path, spool=spool)
+    mount.zmap.arm(DOWN)
+    mount.write(0, 100)
+    with open_zmap(memory, "r+") as theirs:
+        theirs.variables["v"][[0, CHUNK]] = 50, 51
+    mount.write(CHUNK + 1, 200)
+    if survives is Survives.KILL:
+        left_by(spool.directory.parent, left)
+    mount.close()
+    refused = recovered(left if left.exists() else spool.directory.parent, memory, refusing=True)
+    assert refused == ["v[0:1]"]
+    wanted = list(range(4 * CHUNK))
+    wanted[0], wanted[CHUNK], wanted[CHUNK + 1] = 50, 51, 200
+    assert spooling.stored(memory)[: 4 * CHUNK] == wanted
+
+
+def test_a_spooled_chunk_that_has_no_place_yet_follows_the_object_that_the_mount_stores(
+    tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W51, W52. Only the mount itself has stored it since."""
+    expected_warnings.add("nczfs recover")
+    memory = new_memory()
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, *range(2 * CHUNK))
+        mount.v.flush()
+    mount = Mount(memory, tmp_path, budget=TIGHT)
+    mount.v.stored.held_from = CHUNK  # as if what comes from there on were appended
+    mount.zmap.arm(DOWN)
+    mount.write(0, 99)
+    for number in range(1, 10):
+        mount.write(number * CHUNK, number)
+    assert (chunk := mount.chunk(1)) is not None
+    assert chunk.is_saved
+    mount.zmap.arm()
+    mount.write(0, 100)
+    mount.v.flush()
+    assert mount.chunk(0) is None
+    assert mount.chunk(1) is chunk
+    mount.zmap.arm(DOWN)
+    mount.close()
+    assert len(recovered(tmp_path, memory)) == 9
+    wanted = list(range(2 * CHUNK))
+    wanted[0], wanted[CHUNK] = 100, 1
+    assert spooling.stored(memory)[: 2 * CHUNK] == wanted
 
 
 def test_chunks_of_variable_length_share_an_object_too(memory: MemoryZMap) -> None:
