@@ -36,6 +36,7 @@ from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.hierarchy import Hierarchy, node_to_hold
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.engine.metadata.rootformat import format_at
+from nczfs.engine.metadata.useddimensions import UsedDimensions
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
@@ -182,6 +183,9 @@ class Dataset(Hierarchy):
             lambda key: self.copy.owe(key),
         )
         super().__init__(metadata, root, metadata_format, options, edits)
+        self.used_dimensions = UsedDimensions(
+            lambda group: self.members(group)[0], self.found_node, metadata
+        )
         self.copy = ConsolidatedCopy(self, edits.store)
         self.appends = Appends(self, self.array, lambda: metadata.zmap.features.conditional_writes)
         self.storing = Storing(
@@ -394,7 +398,7 @@ class Dataset(Hierarchy):
             if documents.get(key) is not None:
                 full = join(self.root, key)
                 self.zmap.delete(full)
-                self._metadata.changed(full)
+                self._metadata.changed(full, is_edit=True)
 
     def delete_units(self, variable: Variable, is_wanted: Callable[[UnitIndex], bool]) -> None:
         """Remove the stored units of an array for which `is_wanted` returns true."""
@@ -444,6 +448,7 @@ class Dataset(Hierarchy):
     def _note_edited(self, path: str) -> None:
         if not self._is_apart:
             self.engine.note_changes(self)
+        self.used_dimensions.changed(path)
         self._tell_edited(self.prefix(path))
 
     def _forget_chunks(self, prefix: Prefix) -> None:

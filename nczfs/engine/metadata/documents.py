@@ -73,6 +73,7 @@ class MetadataCache:
     Attributes
     ----------
     recent : the nodes that were read last, whose documents are compared before they are used again.
+    changes : how often something was forgotten, or changed otherwise than by edits of datasets.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class MetadataCache:
         self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
         self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
         self.recent = RecentNodes()
+        self.changes = 0
         self._derived: Shelf[tuple[Prefix, str], tuple[object, object]] = Shelf(self.ledger)
         # A listing takes a request or two and shows what is missing, so one listing replaces
         # requests for each document that might exist.
@@ -232,22 +234,29 @@ class MetadataCache:
             self._listings.forget_above(key)
         return version
 
-    def changed(self, key: Key) -> None:
+    def changed(self, key: Key, *, is_edit: bool = False) -> None:
         """Forget an object that may have changed, or a prefix that may have appeared or gone.
 
         Use `stored` and `deleted` for known changes; they cause no requests.
+
+        Parameters
+        ----------
+        is_edit : it is part of an edit of a dataset, which knows of it.
         """
+        self.changes += not is_edit
         self._listings.note_change()
         self._answers.pop(key)
         self._listings.forget_above(key)
 
     def stored(self, stat: Stat) -> None:
         """Note that an object was stored, and what it is."""
+        self.changes += 1
         self._answers.pop(stat.key)
         self._listings.stored(stat)
 
     def deleted(self, key: Key) -> None:
         """Note that an object was deleted."""
+        self.changes += 1
         self._answers.pop(key)
         self._listings.deleted(key)
 
@@ -304,6 +313,7 @@ class MetadataCache:
 
     def forget(self, prefix: Prefix) -> None:
         """Forget everything at or below a prefix, and its own entry."""
+        self.changes += 1
         below = f"{prefix}/" if prefix else ""
         for key in [k for k in self._answers if k == Key(prefix) or k.startswith(below)]:
             self._answers.pop(key)

@@ -146,10 +146,15 @@ class Hierarchy:
 
     def node(self, path: str) -> Node:
         """Return the group or variable at a path. Raises NoSuchNode, MetadataError, StoreError."""
-        loaded = self.load(path)
-        if loaded is None:
+        found = self.found_node(path)
+        if found is None:
             raise NoSuchNode(f"{self.url(path)}: no group or variable")
-        return loaded.node
+        return found
+
+    def found_node(self, path: str) -> Node | None:
+        """Return the group or variable at a path; None: there is none. Raises as `load`."""
+        loaded = self.load(path)
+        return None if loaded is None else loaded.node
 
     def known_node(self, path: str) -> Node:
         """Return a node as it was read last, with its pending changes. Raises as `node`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from nczfs.codecs.wanted import check_codecs
@@ -16,7 +16,7 @@ from nczfs.engine.metadata.changes import (
     GroupBecomesArray,
     SetAttribute,
 )
-from nczfs.engine.structure import relayout, removal, renaming, resizing, unlimited
+from nczfs.engine.structure import groupdimensions, relayout, removal, renaming, resizing
 from nczfs.engine.structure.creation import described
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
@@ -96,12 +96,13 @@ class Editor:
         made: dict[str, Dimension] = {}
         with self._names.changing(lambda: group):
             header = self._group(group)
-            known = {each.name for each in (*header.dimensions, *self._in_use(group))}
+            known = {each.name for each in header.dimensions}
             for wanted in declared:
                 name = checked_name(wanted.name)
                 if not 0 <= wanted.size <= LENGTH_MAX:
                     raise UsageError(f"dimension {name!r}: {wanted.size} is not a length")
-                if name in known or name in made:
+                is_known = name in known or name in made
+                if is_known or groupdimensions.is_in_use(self._dataset, group, name):
                     raise NameTaken(
                         f"/{below(group, name)}: a dimension of that name exists already"
                     )
@@ -456,6 +457,7 @@ class Editor:
         return group
 
     def _check_free(self, path: str) -> None:
+        """Check that a node can be made. Raises NameTaken, NotWritable, StoreError."""
         self._dataset.edits.documents().fetch(self._dataset.format.keys_to_change(path))
         if self._dataset.load(path) is not None:
             raise NameTaken(f"/{path}: a group or variable of that name exists already")
@@ -477,22 +479,11 @@ class Editor:
                 self._dataset.edits.declare(dimension)
 
     def _list_unlimited(self, dimensions: Iterable[Dimension]) -> None:
-        for dimension in unlimited.unlisted(self._dataset, dimensions):
+        for dimension in groupdimensions.unlisted(self._dataset, dimensions):
             self._add(dimension.group, AddDimension(dimension))
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
-        """Return a group's dimension by name; where no group declares any, that of a variable."""
-        found = next((each for each in group.dimensions if each.name == name), None)
-        if found is not None:
-            return unlimited.with_length(self._dataset, found, self._in_use(group.path))
-        return next((e for e in self._in_use(group.path) if e.name == name), None)
-
-    def _in_use(self, group: str) -> Iterator[Dimension]:
-        """Yield the dimensions of a group that only its variables have."""
-        if not self._dataset.format.declares:
-            for node in self._dataset.members(group)[0]:
-                if isinstance(node, Variable):
-                    yield from (each for each in node.dimensions if each.group == group)
+        return groupdimensions.declared(self._dataset, group, name)
 
 
 def _nc_type(node: Node) -> NcType | None:

@@ -1,6 +1,6 @@
-"""Unlimited dimensions where groups declare none, but tell which ones are unlimited.
+"""The dimensions of groups that declare none, but may tell which ones are unlimited.
 
-Such a dimension is as long as the longest variable that has it.
+Such an unlimited dimension is as long as the longest variable that has it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ def unlisted(dataset: Dataset, dimensions: Iterable[Dimension]) -> Iterator[Dime
                 yield dimension
 
 
-def with_length(dataset: Dataset, listed: Dimension, used: Iterable[Dimension]) -> Dimension:
-    """Return a dimension that a group tells of, with its length.
+def declared(dataset: Dataset, group: GroupHeader, name: str) -> Dimension | None:
+    """Return a group's dimension by name; where no group declares any, that of a variable."""
+    found = next((each for each in group.dimensions if each.name == name), None)
+    if dataset.format.declares:
+        return found
+    if found is None:
+        return dataset.used_dimensions.of(group.path).first.get(name)
+    if not (found.unlimited and dataset.format.lists_unlimited):
+        return found
+    return dataset.used_dimensions.of(group.path).longest.get(name, found)
 
-    Parameters
-    ----------
-    used : the dimensions of the variables of the group.
-    """
-    if not (listed.unlimited and dataset.format.lists_unlimited):
-        return listed
-    same = (each for each in used if each.name == listed.name)
-    return max(same, key=lambda each: each.size, default=listed)
+
+def is_in_use(dataset: Dataset, group: str, name: str) -> bool:
+    """Return whether a variable has a dimension of a group that declares none."""
+    if dataset.format.declares:
+        return False
+    return name in dataset.used_dimensions.of(group).first
