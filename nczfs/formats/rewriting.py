@@ -41,6 +41,25 @@ _RANKS = {
 }
 
 
+def check_described_once(
+    written_as: MetadataFormat, path: str, documents: Documents, refused: str
+) -> None:
+    """Raise NotWritable if a node has documents of another version of Zarr, too.
+
+    Parameters
+    ----------
+    refused : what cannot be done then, because the two would no longer agree.
+    """
+    rivals = [below(path, name) for name in written_as.names.rivals]
+    documents.fetch(rivals)
+    for rival in rivals:
+        if documents.get(rival) is not None:
+            raise NotWritable(
+                f"/{path}: is described twice, also by {rival}; {refused} before one of both is "
+                "removed (nczfs convert-metadata --remove-old removes the documents of Zarr v2)"
+            )
+
+
 def existing_node(
     written_as: MetadataFormat, node: NodeT, documents: Documents, found: Node | None
 ) -> NodeT | None:
@@ -55,15 +74,7 @@ def existing_node(
     Unsupported : a variable would replace a group, or a group a variable.
     NotWritable : the node has documents of another version, too, which would no longer agree.
     """
-    rivals = [below(node.path, name) for name in written_as.names.rivals]
-    documents.fetch(rivals)
-    for rival in rivals:
-        if documents.get(rival) is not None:
-            raise NotWritable(
-                f"/{node.path}: is described twice, also by {rival}; its metadata cannot be "
-                "changed before one of both is removed (nczfs convert-metadata --remove-old "
-                "removes the documents of Zarr v2)"
-            )
+    check_described_once(written_as, node.path, documents, "its metadata cannot be changed")
     if all(documents.get(key) is None for key in written_as.keys(node.path)):
         return None
     existing = written_as.read_node(node.path, documents) if found is None else found

@@ -34,6 +34,7 @@ from nczfs.formats.dimensions import anonymous
 from nczfs.formats.limits import check_array
 from nczfs.formats.names import below, parent_of, split_path
 from nczfs.formats.naming import checked_name
+from nczfs.formats.rewriting import check_described_once
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import (
@@ -458,7 +459,9 @@ class Editor:
 
     def _check_free(self, path: str) -> None:
         """Check that a node can be made. Raises NameTaken, NotWritable, StoreError."""
-        self._dataset.edits.documents().fetch(self._dataset.format.keys_to_change(path))
+        documents, above = self._dataset.edits.documents(), parent_of(path)
+        documents.fetch(self._dataset.format.keys_to_change(path))
+        check_described_once(self._dataset.format, above, documents, "nothing can be made in it")
         if self._dataset.load(path) is not None:
             raise NameTaken(f"/{path}: a group or variable of that name exists already")
 

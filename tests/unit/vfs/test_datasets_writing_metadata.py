@@ -103,6 +103,11 @@ def test_a_node_with_documents_of_two_versions_of_zarr_keeps_its_metadata(
     (problem,) = json.loads(read(fs, "datasets/n.zarr/v/info.json"))["problems"]
     assert "is described twice" in problem
     assert "attributes/units" in problem
+    for group in ("n.zarr", "n.zarr/g"):
+        with pytest.raises(NotWritable, match="nothing can be made in it") as caught:
+            fs.mkdir(find(fs, f"datasets/{group}").ino, b"new", 0o755)
+        assert to_errno(caught.value) == errno.EROFS
+    fs.sync()
     assert {stat.key: stat.version for stat in store.list(ROOT)} == before
     handle = open_file(fs, "datasets/n.zarr/v/values.raw", os.O_WRONLY)
     fs.write(handle, 0, np.float32(2.5).tobytes())
