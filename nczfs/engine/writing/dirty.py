@@ -277,9 +277,15 @@ class DirtyChunk:
         self.revision += 1
 
     def readable(self) -> Values | None:
-        """Return all values; None if some were never loaded. Needs no lock. Raises Unavailable."""
+        """Return all values; None if some were never loaded. Raises Unavailable.
+
+        Takes `lock` for a moment if they are lent: they are copied.
+        """
         # Checked in this order: a complete chunk stays complete, and has values.
         while self.complete:
+            if self.holding is Holding.LENT:  # and later never again
+                with self.lock:  # meanwhile the lender does not get them back
+                    return None if self.gone else np.array(self.values)
             values, saved = self.values, self.saved
             if values is not None:
                 return values

@@ -124,6 +124,23 @@ def test_values_that_the_store_did_not_take_are_kept_and_the_array_is_the_caller
     assert stored(memory)[:8] == list(range(8))
 
 
+def test_what_a_reader_got_on_its_way_stays_when_the_caller_changes_the_array(
+    client: Client,
+) -> None:
+    array = client.dataset._dataset.array(client.v.description)
+    got: list[Any] = []
+
+    def look(operation: str, key: str) -> None:
+        if operation == "write":
+            got.append(array.peek_chunk((0,), 0.0))
+
+    client.before = look
+    values = np.arange(8, dtype="i4")
+    client.v[0:8] = values
+    values[:] = 0
+    assert [found.tolist() for found in got] == [[0, 1, 2, 3]]
+
+
 def test_an_object_larger_than_half_of_the_memory_is_not_sent_from_the_callers(
     memory: MemoryZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
