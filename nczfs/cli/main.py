@@ -19,6 +19,7 @@ from nczfs.cli import (
     diff,
     du,
     dump,
+    exec_,
     export,
     import_,
     info,
@@ -49,6 +50,7 @@ COMMANDS: Mapping[str, Command] = {
     command.name: command
     for command in (
         mount.COMMAND,
+        exec_.COMMAND,
         umount.COMMAND,
         status.COMMAND,
         ls.COMMAND,

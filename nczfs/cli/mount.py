@@ -50,7 +50,7 @@ def run(request: CommandLine) -> int:
     os.environ.update(request.words.environment)
     url = place(arguments.url, settings)
     mountpoint = prepare(arguments.mountpoint, settings)
-    _check(settings)
+    check(settings)
     if settings.flag("foreground"):
         log = logs.configure_foreground(settings)
 
@@ -76,8 +76,15 @@ def prepare(mountpoint: str, settings: Settings) -> str:
     )
 
 
-def start(url: str, mountpoint: str, request: CommandLine) -> int:
-    """Mount in the background. Returns the daemon's process id when the mount answers."""
+def start(
+    url: str, mountpoint: str, request: CommandLine, begin: Callable[[], None] = lambda: None
+) -> int:
+    """Mount in the background. Returns the daemon's process id when the mount answers.
+
+    Parameters
+    ----------
+    begin : called first of all in the daemon.
+    """
     target = logs.configure_background(request.settings, mountpoint)
     options = BackgroundOptions(
         mountpoint=mountpoint,
@@ -87,6 +94,7 @@ def start(url: str, mountpoint: str, request: CommandLine) -> int:
     )
 
     def work(ready: Callable[[], None]) -> None:
+        begin()
         with ExitStack() as stack:
             stack.enter_context(logs.warnings_on_stderr())
 
@@ -205,7 +213,8 @@ def _with_remedy(error: StoreError, url: str) -> StoreError:
     return error
 
 
-def _check(settings: Settings) -> None:
+def check(settings: Settings) -> None:
+    """Check options that depend on each other. Raises UsageError."""
     if settings.flag("views-only") and settings.flag("objects-only"):
         raise UsageError("--views-only and --objects-only leave nothing to show; use one of them")
     if settings.flag("allow-other") and settings.flag("allow-root"):

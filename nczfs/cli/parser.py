@@ -81,6 +81,8 @@ class Parser(argparse.ArgumentParser):
     def check_not_empty(self, arguments: argparse.Namespace) -> None:
         """Refuse an empty URL or path, such as an unset variable of the shell."""
         for action in self._get_positional_actions():
+            if action.nargs == argparse.PARSER:
+                continue  # words of another program
             value = getattr(arguments, action.dest)
             if "" in (value if isinstance(value, list) else [value]):
                 self.error(f"{action.metavar} is empty")

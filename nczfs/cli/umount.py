@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import select
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,12 +45,16 @@ def run(request: CommandLine) -> int:
     spool = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
     if spool is None:
         return 0
-    print(
-        f"nczfs: {arguments.mountpoint}: not everything could be stored; the rest is in {spool},"
-        " and `nczfs recover` puts it back",
-        file=sys.stderr,
-    )
+    complain("nczfs", left_text(arguments.mountpoint, spool))
     return 1
+
+
+def left_text(mountpoint: str, spool: Path) -> str:
+    """Describe what a mount that has ended could not store."""
+    return (
+        f"{mountpoint}: not everything could be stored; the rest is in {spool}, and `nczfs recover`"
+        " puts it back"
+    )
 
 
 def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> Path | None:

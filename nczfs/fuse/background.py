@@ -189,6 +189,9 @@ class _Waiter:
         outcome: list[OSError | None] = []
 
         def ask() -> None:
+            # A thread that has been joined may still be ending, and would take a signal then for
+            # which the caller waits.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 while os.stat(self._options.mountpoint).st_dev == device_before:
                     time.sleep(0.01)

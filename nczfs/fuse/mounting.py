@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs.errors import NczfsError, UsageError
+from nczfs.fuse import systemcalls
 
 FILE_SYSTEM_TYPE = "fuse.nczfs"
+CAP_SYS_ADMIN = 21
 
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -138,18 +140,33 @@ def check_fuse(*, allow_other: bool) -> None:
         )
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         raise MountError("/dev/fuse: no permission to open it; as root: `chmod 0666 /dev/fuse`")
+    if may_mount():
+        return
     if _fusermount() is None:
-        raise MountError("fusermount3 is not installed: `apt-get install fuse3`")
-    if os.geteuid() != 0 and not os.path.exists("/etc/mtab"):
+        raise MountError(
+            "fusermount3 is not installed: `apt-get install fuse3`; for one command, `nczfs exec`"
+            " works without it"
+        )
+    if not os.path.exists("/etc/mtab"):
         raise MountError(
             "/etc/mtab is missing, and without it fusermount3 does not unmount for users; as root:"
             " `ln -s ../proc/self/mounts /etc/mtab`"
         )
-    if allow_other and os.geteuid() != 0 and not _user_allow_other():
+    if allow_other and not _user_allow_other():
         raise MountError(
             "allow_other, allow_root: /etc/fuse.conf does not permit them; add the line"
             " `user_allow_other`"
         )
+
+
+def may_mount() -> bool:
+    """Return whether this process has CAP_SYS_ADMIN, and so mounts without fusermount3.
+
+    Root has it, except in most containers; so has any user in a user namespace of the user's own.
+    """
+    status = Path("/proc/self/status").read_text()
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return effective is not None and bool(int(effective[1], 16) >> CAP_SYS_ADMIN & 1)
 
 
 def _fusermount() -> str | None:
@@ -186,7 +203,7 @@ def _check_directory(path: str) -> None:
         raise UsageError(f"{path}: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: not a directory, so nothing can be mounted there")
-    if os.geteuid() != 0 and not os.access(path, os.W_OK):
+    if not may_mount() and not os.access(path, os.W_OK):
         raise MountError(f"{path}: fusermount3 mounts only where you may write")
 
 
@@ -204,23 +221,33 @@ def _check_empty(path: str) -> None:
 
 
 def unmount(path: str, *, lazy: bool = False) -> None:
-    """Unmount through fusermount3, which any user can run.
+    """Unmount, through fusermount3 unless this process may do so itself.
 
     Raises
     ------
     MountError : it is in use, is not a mount, or belongs to another user.
     """
+    if may_mount():
+        try:
+            systemcalls.unmount(path, lazy=lazy)
+        except OSError as error:
+            raise _refused(path, error.strerror or str(error)) from error
+        return
     command = [_fusermount() or "fusermount3", "-uz" if lazy else "-u", "--", path]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0:
         return
     reason = done.stderr.strip().removeprefix("fusermount3: ").splitlines() or ["no reason given"]
-    if "busy" in reason[-1].lower():
-        raise MountError(
+    raise _refused(path, reason[-1])
+
+
+def _refused(path: str, reason: str) -> MountError:
+    if "busy" in reason.lower():
+        return MountError(
             f"{path}: in use; end what works there (`fuser -vm {path}` shows it), or"
             f" `nczfs umount --lazy {path}`"
         )
-    raise MountError(f"{path}: cannot be unmounted: {reason[-1]}")
+    return MountError(f"{path}: cannot be unmounted: {reason}")
 
 
 def force_unmount(path: str) -> None:
