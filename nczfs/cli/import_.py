@@ -1,4 +1,4 @@
-"""``nczfs import``: makes a new dataset from a netCDF file or CDL."""
+"""``nczfs import``: makes a new dataset from a netCDF file, an ncstream or CDL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nczfs.cli.codecs import positive
 from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.netcdf_files import source_of
 from nczfs.cli.parser import typed
+from nczfs.cli.stream_files import import_stream, is_stream_file
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_layout_arguments,
@@ -21,7 +22,11 @@ from nczfs.cli.transfers import (
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a netCDF-3, netCDF-4 or CDL file")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a netCDF-3, netCDF-4 or CDL file, or an ncstream, also - for the standard input",
+    )
     add_target_arguments(parser)
     add_layout_arguments(
         parser,
@@ -55,6 +60,9 @@ def run(request: CommandLine) -> int:
         arguments.string_bytes,
         arguments.shards,
     )
+    if is_stream_file(arguments.file):
+        import_stream(request, choices, target(request))
+        return 0
     limit = memory_limit(request.settings)
     with source_of(arguments.file, limit, skip_unsupported=arguments.skip_unsupported) as source:
         write(source, target(request), choices)
@@ -63,7 +71,7 @@ def run(request: CommandLine) -> int:
 
 COMMAND = Command(
     "import",
-    "make a dataset from a netCDF file or CDL",
+    "make a dataset from a netCDF file, an ncstream or CDL",
     _arguments,
     run,
     ("nczfs import era5.nc s3://bucket/era5.zarr --chunks time=24",),

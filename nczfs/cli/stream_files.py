@@ -1,8 +1,9 @@
-"""ncstreams as the files of ``nczfs export``: a new file, or the standard output."""
+"""ncstreams as arguments of commands: files, and the standard input and output."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,12 +13,15 @@ from nczfs.cli import interrupts
 from nczfs.cli.command import CommandLine
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.errors import BadMetadata, NoContent, ObjectExists, Unsupported, UsageError
+from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START
 from nczfs.zmap.oserrors import kind_of
 
 if TYPE_CHECKING:
     from nczfs.library.api import Group
     from nczfs.library.variable import Variable
     from nczfs.model import hierarchy as model
+    from nczfs.tools.transfer.choices import Choices
+    from nczfs.tools.transfer.target import NewNode
     from nczfs.views.netcdf.content import FileContent
 
 STREAM = "ncstream"
@@ -28,6 +32,53 @@ SUFFIX = ".ncs"
 def is_stream(file: str, kind: str | None) -> bool:
     """Return whether the new file is an ncstream, by its kind or else by its name."""
     return kind == STREAM or (kind is None and (file == PIPE or file.endswith(SUFFIX)))
+
+
+def is_stream_file(file: str) -> bool:
+    """Return whether a place is the standard input, or a local file that begins as streams do."""
+    if file == PIPE:
+        return True
+    try:
+        with open(os.path.expanduser(file), "rb") as opened:
+            return opened.read(MAGIC_BYTES) in (START, HEADER)
+    except OSError:
+        return False  # opening it in another form gives the reason
+
+
+def import_stream(request: CommandLine, choices: Choices, new: NewNode) -> None:
+    """Make a dataset from a stream."""
+    from nczfs.cli.memory import share_one_heap
+    from nczfs.tools.transfer.ncstream_import import Stream, write_stream
+
+    arguments = request.arguments
+    share_one_heap()
+    with _opened_stream(arguments.file) as (file, size), progress_bar(size, "B") as progress:
+        name = "the standard input" if arguments.file == PIPE else arguments.file
+        stream = Stream(file, name, size, arguments.skip_unsupported)
+
+        def tell_of_the_rest() -> None:
+            tell(f"{new.name}: stopped; --overwrite removes what was written")
+
+        with interrupts.deferred(tell_of_the_rest):
+            try:
+                write_stream(stream, new, choices, tell, progress)
+            except ObjectExists as error:
+                raise ObjectExists(f"{error}; --overwrite replaces the dataset") from error
+
+
+@contextmanager
+def _opened_stream(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open a stream for reading. Yields it, and its size if it has one."""
+    if file == PIPE:
+        yield sys.stdin.buffer, None
+        return
+    try:
+        opened = open(os.path.expanduser(file), "rb")  # noqa: SIM115
+    except OSError as error:
+        raise kind_of(error)(f"{file}: {error.strerror}") from error
+    with opened:
+        status = os.fstat(opened.fileno())
+        yield opened, status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def check_options(request: CommandLine) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nczfs.model.dtypes import DEFAULT_FILL, NcType
+from nczfs.model.dtypes import DEFAULT_FILL
 from nczfs.ncstream.messages import (
     DataType,
     Group,
@@ -16,28 +16,12 @@ from nczfs.ncstream.messages import (
     Structure,
     Variable,
 )
+from nczfs.ncstream.nctypes import NC_TYPES
 
 Node: TypeAlias = "Variable | Structure"
 
 RANK_MAX = 32 + 32  # of arrays of NumPy
 ITEM_BYTES_MAX = 1 << 30
-_FILLS = {
-    DataType.CHAR: NcType.CHAR,
-    DataType.BYTE: NcType.BYTE,
-    DataType.SHORT: NcType.SHORT,
-    DataType.INT: NcType.INT,
-    DataType.LONG: NcType.INT64,
-    DataType.FLOAT: NcType.FLOAT,
-    DataType.DOUBLE: NcType.DOUBLE,
-    DataType.UBYTE: NcType.UBYTE,
-    DataType.USHORT: NcType.USHORT,
-    DataType.UINT: NcType.UINT,
-    DataType.ULONG: NcType.UINT64,
-    DataType.ENUM1: NcType.UBYTE,
-    DataType.ENUM2: NcType.USHORT,
-    DataType.ENUM4: NcType.UINT,
-    DataType.STRING: NcType.STRING,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +138,7 @@ def fill_value(variable: Variable) -> object:
             return value.encode("utf-8", "surrogateescape")[:1]
         if variable.type is DataType.STRING or not isinstance(value, str):
             return value
-    default = _FILLS.get(variable.type)
+    default = NC_TYPES.get(variable.type)
     return None if default is None else DEFAULT_FILL[default]
 
 

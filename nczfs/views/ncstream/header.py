@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from nczfs.model.hierarchy import Attribute
 from nczfs.ncstream import messages as ncs
 from nczfs.ncstream.messages import DataType
 from nczfs.ncstream.names import full_name
+from nczfs.ncstream.nctypes import TYPES
 from nczfs.views.netcdf.content import (
     Compound,
     FileContent,
@@ -22,21 +23,6 @@ from nczfs.views.netcdf.content import (
     FileVariable,
     Opaque,
 )
-
-TYPES: Final = {
-    NcType.CHAR: DataType.CHAR,
-    NcType.BYTE: DataType.BYTE,
-    NcType.UBYTE: DataType.UBYTE,
-    NcType.SHORT: DataType.SHORT,
-    NcType.USHORT: DataType.USHORT,
-    NcType.INT: DataType.INT,
-    NcType.UINT: DataType.UINT,
-    NcType.INT64: DataType.LONG,
-    NcType.UINT64: DataType.ULONG,
-    NcType.FLOAT: DataType.FLOAT,
-    NcType.DOUBLE: DataType.DOUBLE,
-    NcType.STRING: DataType.STRING,
-}
 
 
 def stream_header(content: FileContent, location: str = "") -> ncs.Header:

@@ -1,0 +1,170 @@
+"""What the headers of an ncstream declare, for a new dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nczfs.engine.values.fillvalues import is_fill_value
+from nczfs.errors import Unsupported
+from nczfs.formats.attributes import is_hidden
+from nczfs.formats.names import below
+from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
+from nczfs.model.dtypes import DEFAULT_FILL, NcType
+from nczfs.model.hierarchy import Attribute, Dimension
+from nczfs.ncstream import messages as ncs
+from nczfs.ncstream.messages import DataType
+from nczfs.ncstream.nctypes import NC_TYPES
+from nczfs.tools.transfer.source import Notice
+
+_COMPLEX: dict[DataType, np.dtype[Any]] = {
+    DataType.FLOAT: np.dtype("c8"),
+    DataType.DOUBLE: np.dtype("c16"),
+}
+_Scope = dict[str, Dimension]
+
+
+def stream_declaration(
+    root: ncs.Group, name: str, notice: Notice, *, skip_unsupported: bool
+) -> GroupDeclaration:
+    """Return what a header declares.
+
+    Parameters
+    ----------
+    name : of the stream, for messages.
+    notice : takes lines about what cannot be carried over unchanged.
+    skip_unsupported : leave out what has no counterpart in a dataset, instead of raising an error.
+
+    Raises
+    ------
+    Unsupported : there is something without a counterpart.
+    """
+    reader = _Reader(notice)
+    declared = reader.group(root, "", ())
+    if reader.refused and not skip_unsupported:
+        more = f", and {len(reader.refused) - 1} more" if len(reader.refused) > 1 else ""
+        raise Unsupported(
+            f"{name}: {reader.refused[0]}, for which Zarr has no counterpart{more}; "
+            "--skip-unsupported leaves such things out"
+        )
+    for line in reader.refused:
+        notice(f"{line}: left out")
+    return declared
+
+
+@dataclass
+class _Reader:
+    """A walk through the groups of a header.
+
+    Attributes
+    ----------
+    refused : what a dataset cannot hold, one phrase each.
+    """
+
+    notice: Notice
+    refused: list[str] = field(default_factory=list)
+
+    def group(self, group: ncs.Group, path: str, scopes: tuple[_Scope, ...]) -> GroupDeclaration:
+        """Return the declaration of a group.
+
+        Parameters
+        ----------
+        scopes : the dimensions of the groups above it, the root first.
+        """
+        own: _Scope = {
+            d.name: Dimension(d.name, d.length, d.is_unlimited, path)
+            for d in group.dimensions
+            if d.name and not d.is_vlen
+        }
+        scopes = (*scopes, own)
+        variables = tuple(
+            found
+            for node in group.nodes
+            if (found := self._variable(node, path, scopes)) is not None
+        )
+        groups = tuple(self.group(g, below(path, g.name), scopes) for g in group.groups)
+        attributes = self._attributes(group.attributes, f"/{path}")
+        return GroupDeclaration(group.name, tuple(own.values()), attributes, variables, groups)
+
+    def _variable(
+        self, node: ncs.Variable | ncs.Structure, path: str, scopes: tuple[_Scope, ...]
+    ) -> VariableDeclaration | None:
+        place = f"/{below(path, node.name)}"
+        type_ = element_type(node)
+        if type_ is None:
+            what = "of variable length" if _is_ragged(node) else f"of type {node.type.name}"
+            self.refused.append(f"{place} is {what}")
+            return None
+        if isinstance(node, ncs.Variable) and node.enum_type:
+            self.notice(f"{place}: an enumeration becomes its numbers")
+        attributes = self._attributes(node.attributes, place, type_)
+        own = next((a for a in attributes if a.name == "_FillValue"), None)
+        fill: object = Fill.DEFAULT
+        if own is not None and isinstance(type_, NcType) and not is_fill_value(own, type_):
+            fill = DEFAULT_FILL[type_]
+        dimensions = tuple(
+            _named(d, node.name, at, path, scopes) for at, d in enumerate(node.shape)
+        )
+        return VariableDeclaration(node.name, type_, dimensions, attributes, fill_value=fill)
+
+    def _attributes(
+        self, attributes: tuple[ncs.Attribute, ...], place: str, type_: ElementType | None = None
+    ) -> tuple[Attribute, ...]:
+        found: list[Attribute] = []
+        for each in attributes:
+            if is_hidden(each.name):
+                self.notice(f"{place}: attribute {each.name!r} is reserved by the format: left out")
+                continue
+            nc_type, value = NC_TYPES[each.type], each.values
+            is_fill_text = each.name == "_FillValue" and type_ is NcType.STRING
+            if nc_type is NcType.STRING and len(value) < 2 and not is_fill_text:
+                found.append(Attribute(each.name, NcType.CHAR, str(value[0]) if value else ""))
+            else:
+                found.append(Attribute(each.name, nc_type, value))
+        return tuple(found)
+
+
+def element_type(node: ncs.Variable | ncs.Structure) -> ElementType | None:
+    """Return the type of the elements in a dataset; None: no dataset holds them."""
+    if _is_ragged(node):
+        return None
+    if isinstance(node, ncs.Variable):
+        return NC_TYPES.get(node.type)
+    if node.type is not DataType.STRUCTURE or node.structures:
+        return None
+    members = node.variables
+    types = {member.type for member in members}
+    if [m.name for m in members] == ["r", "i"] and len(types) == 1 and not members[0].shape:
+        (type_,) = types
+        if type_ in _COMPLEX:
+            return _COMPLEX[type_]
+    if not all(member.type.is_fixed for member in members):
+        return None
+    shapes = [tuple(d.length for d in member.shape) for member in members]
+    fields = [(m.name, m.type.dtype, s) for m, s in zip(members, shapes, strict=True)]
+    found: np.dtype[Any] = np.dtype(fields)
+    return found.newbyteorder("<")
+
+
+def _is_ragged(node: ncs.Variable | ncs.Structure) -> bool:
+    return any(d.is_vlen for d in node.shape)
+
+
+def _named(
+    wanted: ncs.Dimension, variable: str, place: int, path: str, scopes: tuple[_Scope, ...]
+) -> str:
+    """Return the name of a dimension in a group, where it is declared if it is nowhere else."""
+    if wanted.name and not wanted.is_private:
+        for scope in reversed(scopes):
+            if wanted.name in scope:
+                if scope[wanted.name].size == wanted.length:
+                    return wanted.name
+                break
+    name = wanted.name or f"{variable}_{place}"
+    while any(name in s and s[name].size != wanted.length for s in scopes):
+        name += "_"
+    if not any(name in scope for scope in scopes):
+        scopes[-1][name] = Dimension(name, wanted.length, wanted.is_unlimited, path)
+    return name
