@@ -303,7 +303,7 @@ class AppendersToShards(Appenders):
 
 
 TestAppendersToShards = AppendersToShards.TestCase
-TestAppendersToShards.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestAppendersToShards.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 
 
 @dataclass(frozen=True)

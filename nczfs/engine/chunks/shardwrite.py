@@ -15,12 +15,15 @@ from nczfs.codecs.shardindex import Places, are_missing, in_a_row
 from nczfs.engine.chunks.shardindexes import KnownIndex
 from nczfs.engine.chunks.shardlayout import Path, ShardLayout
 from nczfs.engine.chunks.shardread import ShardReader
-from nczfs.errors import CodecError, NoSpace
+from nczfs.errors import CodecError, CorruptChunk, NoSpace
 from nczfs.zmap.base import Part, Piece, Range, part_size
 from nczfs.zmap.joining import IN_MEMORY_BYTES_MAX
 
 COPIED_BYTES_LEAST: Final = 5 << 20
 """Shorter ranges of the older version are read; a server copies longer ones, if it can."""
+
+SHARED_BYTES_MAX: Final = 64 << 20
+"""By so many bytes a shard may grow because chunks that shared bytes have their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +177,13 @@ class Composer:
         return found
 
     def _kept(self, old: KnownIndex, changed: Mapping[int, object]) -> dict[int, Range]:
-        """Return the entries of the older version that stay, by number."""
+        """Return the entries of the older version that stay, by number.
+
+        Raises
+        ------
+        CodecError : an entry makes no sense, or so many share bytes that what is short now would
+            become long.
+        """
         assert self._old is not None
         kept: dict[int, Range] = {}
         stat = self._old.stat
@@ -186,6 +195,12 @@ class Composer:
                 raise place
             if place is not None:
                 kept[number] = Range(stat, *place)
+        nbytes, room = sum(each.size for each in kept.values()), old.stop - old.start
+        if nbytes > room + SHARED_BYTES_MAX:
+            raise CorruptChunk(
+                f"{stat.key}: its chunks share bytes: they have {nbytes} bytes in {room}, and "
+                "would each be written anew"
+            )
         return kept
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from nczfs.codecs.shardindex import MISSING, are_missing, in_a_row, index_codec
+from nczfs.engine.chunks import shardwrite
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.shardindexes import ShardIndexes, ShardMemory
 from nczfs.engine.chunks.shardio import ShardIO
@@ -455,6 +456,30 @@ def test_a_chunk_beyond_its_shard_is_refused_alone(
 def test_chunks_may_overlap(store: RecordingStore) -> None:
     spoiled(store, dict.fromkeys(range(16), (500, 16)))
     assert loaded(opened(store, described()), *content(described())) == [0] * 16
+
+
+@pytest.mark.parametrize("levels", [((4, 4),), ((4, 2), (1, 2))], ids=["shard", "inner shards"])
+def test_many_chunks_that_share_long_bytes_are_not_written_apart(
+    store: RecordingStore, levels: tuple[Sequence[int], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object of a few MiB would become one of many GiB."""
+    monkeypatch.setattr(shardwrite, "SHARED_BYTES_MAX", 0)
+    array = described((16, 16), (4, 4), *levels)
+    codec = index_codec(INDEX_CODECS, 8 if len(levels) > 1 else 16)
+    places = [[0, 64]] * codec.count
+    inner = bytes(64) + codec.encode(np.array(places, np.uint64))
+    data = inner
+    if len(levels) > 1:
+        outer = index_codec(INDEX_CODECS, 2)
+        data += outer.encode(np.array([[0, len(inner)]] * 2, np.uint64))
+    version = store.write(KEY, data)
+    few = np.full((4, 4), 7, np.int32)
+    with pytest.raises(CorruptChunk, match=r"v/c/0/0: .*share bytes"):
+        opened(store, array).store((0, 0), {(0, 0): few}, version)
+    assert bytes(store.read(KEY).data) == data
+    monkeypatch.setattr(shardwrite, "SHARED_BYTES_MAX", 10_000)
+    opened(store, array).store((0, 0), {(0, 0): few}, version)
+    assert loaded(opened(store, array), (0, 0), (0, 1)) == [7, 0]
 
 
 @pytest.mark.parametrize("size", [0, 3, 259])
