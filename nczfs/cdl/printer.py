@@ -13,6 +13,7 @@ from nczfs.cdl.values import (
     escaped_name,
     quoted,
 )
+from nczfs.formats.flattening import flattened
 from nczfs.formats.homes import DimensionHomes
 from nczfs.formats.jsontext import compact
 from nczfs.formats.names import below, parent_of
@@ -103,7 +104,8 @@ def text(
     variables, members that cannot be read.
     """
     yield f"netcdf {escaped_name(name)} {{\n"
-    yield from _Printer(group, style, data).group(group, "")
+    flat = flattened(group)
+    yield from _Printer(flat, style, data).group(flat, "")
     yield "}\n"
 
 
@@ -156,7 +158,7 @@ class _Printer:
 
     def _variable(self, variable: Variable) -> Iterator[str]:
         name = escaped_name(variable.name)
-        here = parent_of(variable.path)
+        here = variable.group
         references = [
             _reference(dimension, here, self._declared, self._root)
             for dimension in self._dimensions(variable)
@@ -175,11 +177,11 @@ class _Printer:
                 yield f"{comment}\t{owner}:{special} = {value} ;"
 
     def _dimensions(self, variable: Variable) -> list[Dimension]:
-        return self._homes.of(variable, parent_of(variable.path))
+        return self._homes.of(variable, variable.group)
 
     def _printed(self, variable: Variable, nc_type: NcType, indent: str) -> PrintedVariable:
         unlimited = tuple(dimension.unlimited for dimension in self._dimensions(variable))
-        seen = here = parent_of(variable.path)
+        seen = here = variable.group
         names = set(self._declared[here])
         while seen != self._root:
             seen = parent_of(seen)

@@ -111,6 +111,7 @@ def run(request: CommandLine) -> int:
     logs.configure_command(request.settings)
     from nczfs.cdl.printer import Style, text
     from nczfs.cli.nodes import opened  # imports NumPy and boto3
+    from nczfs.formats.flattening import flattened
     from nczfs.library.variable import Variable
     from nczfs.vfs.datasets.nodefiles import stem
     from nczfs.zmap.url import parse_url
@@ -122,7 +123,7 @@ def run(request: CommandLine) -> int:
         if arguments.kind:
             print(KIND)
             return 0
-        tree = node.tree()
+        tree = flattened(node.tree())
         style = Style(
             _digits_of(arguments),
             specials=arguments.specials,

@@ -75,8 +75,7 @@ def _rows(arguments: argparse.Namespace, settings: Settings) -> list[Row]:
             if isinstance(node, Group):
                 rows = list(members(node, variables, recursive=arguments.recursive))
             else:
-                variables[node.path] = node.description
-                rows = [variable_row(node.description, node.name)]
+                rows = list(_variable_rows(node.description, node.name, node.path, variables))
             if arguments.long:
                 _add_stored(node, rows, variables)
     except (NotADataset, NoContent) as error:
@@ -125,9 +124,7 @@ def members(
     rows = [{"kind": "broken", "name": above + name, "problem": why} for name, why in broken]
     for node in nodes:
         if isinstance(node, Variable):
-            rows.append(variable_row(node, above + node.name))
-            if variables is not None:
-                variables[f"/{node.path}"] = node
+            rows += _variable_rows(node, above + node.name, f"/{node.path}", variables)
     rows += [{"kind": "unfinished", "name": above + name} for name in group.unfinished()]
     yield from sorted(rows, key=lambda row: str(row["name"]))
     for node in sorted(nodes, key=lambda node: node.name):
@@ -136,6 +133,17 @@ def members(
             if recursive:
                 child = group_at(group, f"/{node.path}")
                 yield from members(child, variables, f"{above}{node.name}/", recursive=True)
+
+
+def _variable_rows(
+    variable: Variable, name: str, path: str, variables: dict[str, Variable] | None
+) -> Iterator[Row]:
+    """Yield the rows of a variable and of the arrays that depend on it."""
+    yield variable_row(variable, name, path)
+    if variables is not None:
+        variables[path] = variable
+    for each in variable.dependents:
+        yield from _variable_rows(each, f"{name}/{each.name}", f"{path}/{each.name}", variables)
 
 
 def group_at(group: Group, path: str) -> Group:
@@ -147,13 +155,13 @@ def group_at(group: Group, path: str) -> Group:
     return child
 
 
-def variable_row(variable: Variable, name: str) -> Row:
-    """Describe a variable as far as possible without listing its chunks."""
+def variable_row(variable: Variable, name: str, path: str) -> Row:
+    """Describe a variable at a path as far as possible without listing its chunks."""
     array = variable.array
     return {
         "kind": "variable",
         "name": name,
-        "path": f"/{variable.path}",
+        "path": path,
         "dtype": _type_text(array.dtype),
         "dimensions": [dimension.name for dimension in variable.dimensions],
         "shape": list(array.shape),

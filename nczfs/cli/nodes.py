@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, parent, place, store_options
+from nczfs.cli.store import engine_options, place, store_options
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset
 from nczfs.library.api import Group, OpenDataset
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable
+from nczfs.zmap.parenturl import parent
 from nczfs.zmap.url import parse_url
 
 OpenedNode: TypeAlias = "Group | Variable"

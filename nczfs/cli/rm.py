@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, parent, place, store_options
+from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import (
     ForeignObjects,
     MetadataError,
@@ -21,6 +21,7 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.model.printing import printable
+from nczfs.zmap.parenturl import parent
 from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from nczfs.cli.options import default_memory_limit
 from nczfs.cli.sources import Settings
-from nczfs.errors import BadUrl, NoContent
+from nczfs.errors import NoContent
 from nczfs.zmap.url import check_path, parse_url
 
 if TYPE_CHECKING:
@@ -97,21 +97,3 @@ def nothing_at(url: str, settings: Settings) -> NoContent:
     if there.prefix:
         return NoContent(f"{there.text}: no key begins with {there.prefix}/; is the name right?")
     return NoContent(f"{there.text}: is empty")
-
-
-def parent(url: str) -> tuple[str, str] | None:
-    """Split a URL into its parent and its last component; None at the top.
-
-    The top of an S3 server that is named by http:// is a bucket, that of an archive its URL.
-    """
-    front, hash_sign, fragment = url.partition("#")
-    above, _, name = front.rstrip("/").rpartition("/")
-    if not name or not above.strip("/") or above.endswith(":/"):
-        return None
-    above += hash_sign + fragment
-    if front.lower().startswith("http"):
-        try:
-            parse_url(above)
-        except BadUrl:
-            return None
-    return above, name

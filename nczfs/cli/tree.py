@@ -45,7 +45,7 @@ def run(request: CommandLine) -> int:
 
     with opened(arguments.url, settings) as node:
         if not isinstance(node, Group):
-            top = variable_row(node.description, node.name)
+            top = variable_row(node.description, node.name, node.path)
         else:
             top = {"kind": "group", "name": shown(arguments.url, settings), "path": node.path}
             top["members"] = _branches(node, arguments.level, count(1))

@@ -226,7 +226,8 @@ class Dataset(Hierarchy):
         ----------
         array : of the variable, which may have been renamed.
         """
-        key = variable.key if array is None else self.path_of(array)
+        prefix = self.prefix(variable.key) if array is None else array.place.prefix
+        key = prefix[len(self.root) :].lstrip("/")
         if key != variable.key:
             variable = variable.moved(variable.key, key)
         known = self._arrays.get(variable.path)
@@ -247,7 +248,7 @@ class Dataset(Hierarchy):
 
     def path_of(self, array: StoredArray) -> str:
         """Return the current path of an array of this dataset."""
-        return array.place.prefix[len(self.root) :].lstrip("/")
+        return array.prefix[len(self.root) :].lstrip("/")
 
     def problems(self, variable: Variable) -> tuple[str, ...]:
         """Return what is wrong with a variable: its metadata, or a missing codec."""
@@ -414,7 +415,8 @@ class Dataset(Hierarchy):
         """Return the array of a variable, and where its chunks come from."""
         array = variable.array  # the variable itself is not held: its attributes may be large
         engine, lease = self.engine, self.lease
-        stored = engine.arrays.of(self._metadata.zmap, self.prefix(variable.key), array)
+        prefix, name = self.prefix(variable.key), variable.name_at_key
+        stored = engine.arrays.of(self._metadata.zmap, prefix, array, name)
         stored.is_waiting = lambda: lease.is_being_taken
         check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
         near = None if self.is_far else check.is_unchanged
@@ -430,10 +432,9 @@ class Dataset(Hierarchy):
             source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
         )
         rounding = rounding_of(variable)
+        if variable.is_dependent and not engine.options.writes_dependents:
+            chunks = chunks.unwritable("a dependent array (-o write_dependents)")
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
-
-    def _has(self, array: StoredArray) -> bool:
-        return array.is_within(self._metadata.zmap, self.root)
 
     def apart(self) -> Dataset:
         """Return the same dataset for changes that nobody sees before they are stored together."""

@@ -39,6 +39,8 @@ class EngineOptions:
     flush_age_s : time after which writes are stored in the background; None: only on request, or
         when there is no room.
     is_single_writer : nothing else writes: no lease is taken on stores without conditional writes.
+    writes_dependents : whether values of dependent arrays, whose documents are those of others, may
+        be written.
     lease : the times of leases.
     ask_threads : metadata documents and listings requested from a far store at a time.
     fetch_threads : objects read from a far store at a time.
@@ -56,6 +58,7 @@ class EngineOptions:
     create_format: str | None = None
     flush_age_s: float | None = None
     is_single_writer: bool = False
+    writes_dependents: bool = False
     lease: LeaseTerms = field(default_factory=LeaseTerms)
     ask_threads: int = 256
     fetch_threads: int = 32

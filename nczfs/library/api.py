@@ -301,7 +301,15 @@ class RootArray(OpenDataset):
         return NamedMapping({self._array_name: variable}, "variable")
 
     def __getitem__(self, path: str) -> Group | Variable:
-        return self.variables[path.strip("/")]
+        names = path.strip("/").split("/")
+        variable = self.variables[self._array_name]
+        if names[0] == self._array_name:
+            del names[0]
+        elif not self._array.dependents:
+            return self.variables[path.strip("/")]  # raises KeyError
+        for name in names:
+            variable = variable.dependents[name]
+        return variable
 
     @property
     def problems(self) -> tuple[str, ...]:

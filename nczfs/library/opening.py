@@ -18,7 +18,10 @@ from nczfs.engine.structure.ownership import (
 )
 from nczfs.engine.structure.stepwise import Stepwise
 from nczfs.errors import (
+    BadUrl,
     NamesUnknown,
+    NoContent,
+    NoSuchNode,
     NotADataset,
     NotWritable,
     ObjectExists,
@@ -28,11 +31,14 @@ from nczfs.errors import (
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import new_format
 from nczfs.library.api import OpenDataset, RootArray
-from nczfs.model.hierarchy import GroupHeader
+from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
+from nczfs.zmap.parenturl import parent
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.url import parse_url
+from nczfs.zmap.url import StoreUrl, parse_url
+
+DEPENDENT_LEVELS_MAX = 8  # as deep as dependent arrays go
 
 MODES = {
     "r": "reading",
@@ -85,16 +91,44 @@ def open_url(
     _check(mode, separator)
     new_format(format, metadata)  # checked before a directory is made
     opener = create_store if mode in ("a", "w", "x") else open_store
-    return open_zmap(
-        opener(place, store_options or StoreOptions()),
-        mode,
-        format=format,
-        consolidated=consolidated,
-        separator=separator,
-        metadata=metadata,
-        options=options,
-        name=place.last_word,
-    )
+
+    def opened(place: StoreUrl, dependent: str = "") -> OpenDataset:
+        return open_zmap(
+            opener(place, store_options or StoreOptions()),
+            mode,
+            format=format,
+            consolidated=consolidated,
+            separator=separator,
+            metadata=metadata,
+            options=options,
+            name=dependent.rpartition("/")[2] or place.last_word,
+            dependent=dependent,
+        )
+
+    try:
+        return opened(place)
+    except (NotADataset, NoContent):
+        found = _dependent_at(url, opened) if mode in ("r", "r+") else None
+        if found is None:
+            raise
+        return found
+
+
+def _dependent_at(url: str, opened: Callable[[StoreUrl, str], OpenDataset]) -> OpenDataset | None:
+    """Open an array that another one declares, at a URL without objects; None: there is none."""
+    path = ""
+    for _ in range(DEPENDENT_LEVELS_MAX):
+        step = parent(url)
+        if step is None:
+            break
+        url, path = step[0], f"{step[1]}/{path}".rstrip("/")
+        try:
+            return opened(parse_url(url), path)
+        except (NotADataset, NoContent, BadUrl):
+            continue
+        except NoSuchNode:  # there is another dataset
+            break
+    return None
 
 
 def open_zmap(
@@ -108,6 +142,7 @@ def open_zmap(
     options: EngineOptions | None = None,
     name: str = "array",
     resumes: bool = False,
+    dependent: str = "",
 ) -> OpenDataset:
     """Open the dataset that fills a store, which is closed with it. As `open_url`, except for
 
@@ -116,6 +151,11 @@ def open_zmap(
     metadata : how the documents are read and written.
     name : of the variable, when the root is an array.
     resumes : with mode "x": existing objects are from an earlier attempt to make the same dataset.
+    dependent : the path of a dependent array of the one at the root, which is opened instead.
+
+    Raises
+    ------
+    NoSuchNode : there is no such dependent array.
     """
     _check(mode, separator)
     named = new_format(format, metadata)
@@ -142,7 +182,7 @@ def open_zmap(
         cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
         dataset = None if resumes else _existing(engine, cache, metadata, mode)
         if dataset is not None:
-            return _opened(dataset, mode, name, separator, close, consolidated)
+            return _opened(dataset, mode, name, separator, close, consolidated, dependent)
         dataset = Dataset(engine, cache, keys.ROOT, named, metadata)
         return _created(dataset, separator, close, consolidated=consolidated)
     except BaseException:
@@ -238,8 +278,11 @@ def _opened(
     separator: str | None,
     close: Callable[[], None],
     consolidated: bool,
+    dependent: str,
 ) -> OpenDataset:
-    root = dataset.node("")
+    root = dataset.node(dependent)
+    if dependent and not (isinstance(root, Variable) and root.is_dependent):
+        raise NoSuchNode(f"{dataset.url(dependent)}: is no dependent array")
     editor = None
     if mode != "r":
         editor = _editor(dataset, separator, consolidated=consolidated)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import LoadedNode
-from nczfs.model.hierarchy import GroupHeader
+from nczfs.model.hierarchy import GroupHeader, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,17 @@ class At:
     dataset: Dataset
     path: str
     loaded: LoadedNode
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable."""
+        return isinstance(self.loaded.node, Variable)
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether it is a variable that another one declares, with which it goes."""
+        node = self.loaded.node
+        return isinstance(node, Variable) and node.is_dependent
 
     @property
     def lists_members(self) -> bool:

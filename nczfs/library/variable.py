@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from nczfs.engine.structure.editor import Editor
 from nczfs.engine.values.convert import converted
 from nczfs.errors import BadSelection, BadValue, NotWritable, UsageError
 from nczfs.formats.base import Node
-from nczfs.library.mappings import Attributes
+from nczfs.library.mappings import Attributes, NamedMapping
 from nczfs.model import hierarchy as model
 from nczfs.model.dtypes import EmptyArray, NcType
 from nczfs.model.grid import ChunkIndex
@@ -107,6 +108,20 @@ class Variable(LibraryNode):
         node = self.stored
         assert isinstance(node, model.Variable)
         return node
+
+    @property
+    def dependents(self) -> Mapping[str, Variable]:
+        """The arrays that the document of this one declares, by name (Zarr v3).
+
+        Their chunks lie beside its own. Each is also found at ``group["VARIABLE/NAME"]``.
+        """
+        return NamedMapping(
+            {
+                each.name: Variable(self._dataset, each, self._editor)
+                for each in self.description.dependents
+            },
+            "dependent array",
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -247,6 +247,8 @@ class Variable:
     primary : path of the array whose document declares this one (a dependent array of Zarr v3);
         None: it has a document of its own.
     dependents : the arrays that its document declares; their chunks lie at its own `key`.
+    label : its name among the variables of its group, where it is shown as one of them; "": its
+        own.
     """
 
     path: str
@@ -258,10 +260,21 @@ class Variable:
     problems: tuple[str, ...] = ()
     primary: str | None = None
     dependents: tuple[Variable, ...] = ()
+    label: str = ""
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        return self.label or self.path.rpartition("/")[2]
+
+    @property
+    def group(self) -> str:
+        """The path of the group in which it, or the array that it depends on, is a variable."""
+        return (self.key if self.is_dependent else self.path).rpartition("/")[0]
+
+    @property
+    def name_at_key(self) -> str:
+        """Its path below the array that it depends on; "": it depends on none."""
+        return self.path[len(self.key) :].strip("/") if self.is_dependent else ""
 
     @property
     def is_dependent(self) -> bool:

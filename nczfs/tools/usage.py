@@ -112,6 +112,9 @@ def node_usages(node: LibraryNode, progress: Progress = lambda _: None) -> list[
     dataset = node._dataset
     if isinstance(node, OpenVariable):
         variable = node.description
+        if variable.is_dependent:  # beside chunks of others
+            (usage,) = chunk_usages(node, [variable], progress)
+            return [_of_variable(variable, usage)]
         (usage,) = prefix_usages(dataset.zmap, [dataset.prefix(variable.key)], progress)
         return [_of_variable(variable, usage)]
     assert isinstance(node, OpenGroup)

@@ -170,6 +170,19 @@ def group_views(
     }
 
 
+def reserved_variable_names(file_name: str) -> frozenset[str]:
+    """Return the names of a variable's virtual files, now or in a later version."""
+    return frozenset(
+        (
+            CHUNKS,
+            ATTRIBUTES,
+            *VARIABLE_VIEWS,
+            *LATER_VARIABLE_NAMES,
+            *(f"{file_name}{suffix}" for suffix in GROUP_SUFFIXES),
+        )
+    )
+
+
 def reserved_group_names(file_name: str) -> frozenset[str]:
     """Return the names of a group's virtual files, now or in a later version."""
     return frozenset(

@@ -30,6 +30,7 @@ DECLARED = frozenset(
 SHOWN = frozenset(
     {
         *("name", "path", "format", "chunk_count", "object_count", "decoded_bytes", "problems"),
+        *("primary", "dependents"),
     }
 )
 """Further members of a variable's info.json, which are accepted."""

@@ -50,9 +50,20 @@ def variable_info(variable: Variable, problems: Sequence[str]) -> bytes:
             "decoded_bytes": array.decoded_bytes,
             "attributes": _attributes(variable.attributes),
             "attribute_types": _types(variable.attributes),
+            **_relations(variable),
             "problems": list(problems),
         }
     )
+
+
+def _relations(variable: Variable) -> dict[str, Json]:
+    """Return which array declares this one, and which ones it declares; mostly nothing."""
+    found: dict[str, Json] = {}
+    if variable.primary is not None:
+        found["primary"] = f"/{variable.primary}"
+    if variable.dependents:
+        found["dependents"] = [each.name for each in variable.dependents]
+    return found
 
 
 def group_info(group: Group, notes: Iterable[str] = ()) -> bytes:

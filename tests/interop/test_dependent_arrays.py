@@ -7,13 +7,19 @@ The examples are found below ``NCZFS_REFERENCE_DATA``.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tensorstore
+import zarr
 
+import nczfs
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.zarr3.format import Zarr3Format
+from nczfs.library.variable import Variable as OpenVariable
 from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import collisions, keys_of, path_conflicts
 from nczfs.testing.documents import DictDocuments
@@ -69,3 +75,34 @@ def test_the_keys_and_their_conflicts_are_those_of_each_example(case: dict[str, 
 
     assert told(collisions(arrays)) == case["collisions"]
     assert told(path_conflicts(arrays)) == [each[:3] for each in case["path_conflicts"]]
+
+
+def test_values_are_those_that_other_programs_read_by_the_resolved_documents(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
+    """zarr-python writes each array by itself; then all chunks lie below the primary's prefix."""
+    documents = {"": case["primary"]} | case.get("resolved", {})
+    if case.get("collisions") or case.get("path_conflicts"):
+        documents = {"": case["primary"]}  # their chunks cannot lie in one directory
+    place = tmp_path / "p"
+    place.mkdir()
+    written: dict[str, Any] = {}
+    for name, document in documents.items():
+        if document["chunk_key_encoding"]["name"] not in ("default", "v2"):
+            continue  # zarr-python and tensorstore have no others
+        alone = tmp_path / "alone" / (name or "primary")
+        alone.mkdir(parents=True)
+        (alone / "zarr.json").write_text(json.dumps(document))
+        array = zarr.open_array(alone, mode="r+")
+        values = np.arange(array.size).reshape(array.shape) + 7 * len(written) + 1
+        array[...] = written[name] = values.astype(array.dtype)
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(alone)}}
+        assert np.array_equal(tensorstore.open(spec).result().read().result(), written[name])
+        shutil.copytree(alone, place, dirs_exist_ok=True)
+    (place / "zarr.json").write_text(json.dumps(case["primary"]))
+    with nczfs.open(str(place)) as opened:
+        primary = opened["p"]
+        assert isinstance(primary, OpenVariable)
+        for name, values in written.items():
+            found = primary.dependents[name] if name else primary
+            assert np.array_equal(found[...], values)

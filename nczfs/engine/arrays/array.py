@@ -75,8 +75,13 @@ class Array:
         """Where the chunks come from."""
         return self._chunks.source
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether values can be written."""
+        return self._chunks.is_writable
+
     def writer(self) -> ChunkStore:
-        """Return where the chunks are stored. Raises NotWritable: they are computed."""
+        """Return where the chunks are stored. Raises NotWritable: they cannot be written."""
         return self._chunks.writer()
 
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:

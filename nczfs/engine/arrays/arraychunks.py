@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -61,6 +62,7 @@ class ArrayChunks:
         self.description = source.array
         self.source = source
         self._writer = source.writer
+        self._why = "the values are computed from others, and cannot be written"
         self._inputs = source.inputs
         self.pools = pools
         self.stored = stored
@@ -70,7 +72,7 @@ class ArrayChunks:
 
     def resized(self, description: ArrayDescription) -> ArrayChunks:
         """Return the same chunks of the array with another shape."""
-        return ArrayChunks(
+        chunks = ArrayChunks(
             self.source.resized(description),
             self.stored,
             self._cache,
@@ -78,6 +80,12 @@ class ArrayChunks:
             self.pools,
             grows=self._grows,
         )
+        return chunks if self.is_writable else chunks.unwritable(self._why)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the chunks can be stored."""
+        return self._writer is not None
 
     @property
     def capacity(self) -> int:
@@ -94,10 +102,16 @@ class ArrayChunks:
             return self.description.chunk_bytes
         return max(self.stored.weight, _ELEMENTS_FACTOR * self.description.chunk_bytes)
 
+    def unwritable(self, why: str) -> ArrayChunks:
+        """Return the same chunks for reading alone."""
+        chunks = copy(self)
+        chunks._writer, chunks._why = None, why
+        return chunks
+
     def writer(self) -> ChunkStore:
-        """Return where the chunks are stored. Raises NotWritable: they are computed."""
+        """Return where the chunks are stored. Raises NotWritable: they cannot be written."""
         if self._writer is None:
-            raise NotWritable("the values are computed from others, and cannot be written")
+            raise NotWritable(f"{self.stored.prefix}: {self._why}")
         return self._writer
 
     def opened(

@@ -10,7 +10,7 @@ from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.errors import NoSuchObject, StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ABSENT, Version
-from nczfs.zmap.keys import join
+from nczfs.zmap.keys import Key, join
 
 
 class ArrayCheck:
@@ -49,7 +49,7 @@ class ArrayCheck:
         path = None
         while path != self._path:  # it may have been renamed meanwhile
             path = self._path
-            self._hierarchy.ask_again(self._hierarchy.format.single.keys(path))
+            self._hierarchy.ask_again(self._hierarchy.format.single.keys(self._document_path))
             try:
                 self._compare(path)
             except StructureChanged as error:
@@ -64,7 +64,7 @@ class ArrayCheck:
         It takes one look at the store. Raises StoreError.
         """
         path = self._path
-        key = join(self._hierarchy.root, self._hierarchy.format.single.array_key(path))
+        key = self._document_key
         try:
             version = self._metadata.zmap.stat(key).version
         except NoSuchObject:
@@ -84,20 +84,30 @@ class ArrayCheck:
         hierarchy = self._hierarchy
         single = hierarchy.format.single
         documents = hierarchy.documents()
-        documents.fetch(single.keys(path))
+        documents.fetch(single.keys(self._document_path))
         stored = hierarchy.edits.applied(path, documents.node(single, path))
         if stored is None and single is not hierarchy.format:
             loaded = hierarchy.load(path)  # there is nothing but the consolidated copy
             stored = loaded.node if loaded is not None else None
         if not (isinstance(stored, Variable) and has_same_chunks(stored.array, self._described)):
             raise replaced(hierarchy, path)
-        documents.get(single.array_key(path))
-        self._confirmed = documents.used[join(hierarchy.root, single.array_key(path))]
+        documents.get(single.array_key(self._document_path))
+        self._confirmed = documents.used[self._document_key]
 
     @property
     def _path(self) -> str:
         """The current path of the array in its dataset."""
+        return self._array.prefix[len(self._hierarchy.root) :].lstrip("/")
+
+    @property
+    def _document_path(self) -> str:
+        """The current path of the array whose document describes it: itself, or its primary."""
         return self._array.place.prefix[len(self._hierarchy.root) :].lstrip("/")
+
+    @property
+    def _document_key(self) -> Key:
+        single = self._hierarchy.format.single
+        return join(self._hierarchy.root, single.array_key(self._document_path))
 
 
 def replaced(hierarchy: Hierarchy, path: str) -> StructureChanged:

@@ -17,7 +17,7 @@ from nczfs.engine.opennode import NodePlaces
 from nczfs.errors import StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Variable
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, is_within, moved
+from nczfs.zmap.keys import Prefix, is_within, join, moved
 
 _revisions = count(1)
 
@@ -32,6 +32,8 @@ class StoredArray:
     Attributes
     ----------
     place : its place; the same object as long as the array exists.
+    name : below the place, of an array whose chunks lie there beside those of another one, which
+        it depends on. "": the place is its own.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
     changed_at : the time of the last such change, on the monotonic clock.
@@ -61,6 +63,7 @@ class StoredArray:
         "held_from",
         "is_new",
         "is_waiting",
+        "name",
         "place",
         "revision",
         "weight",
@@ -69,9 +72,10 @@ class StoredArray:
 
     last_revision: ClassVar[int] = 0
 
-    def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
+    def __init__(self, zmap: ZMap, place: ArrayPlace, name: str = "") -> None:
         self._zmap = zmap
         self.place = place
+        self.name = name
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False
@@ -85,7 +89,13 @@ class StoredArray:
         self.written_ns = 0
 
     def __repr__(self) -> str:
-        return f"<array {self._zmap.name}/{self.place.prefix}>"
+        return f"<array {self._zmap.name}/{self.prefix}>"
+
+    @property
+    def prefix(self) -> Prefix:
+        """The prefix that stands for it: of its chunks, unless it depends on another array."""
+        place = self.place.prefix
+        return Prefix(join(place, self.name)) if self.name else place
 
     @property
     def is_over(self) -> bool:
@@ -97,8 +107,8 @@ class StoredArray:
         return self._zmap is zmap and is_within(self.place.prefix, prefix)
 
     def is_at(self, zmap: ZMap, prefix: Prefix) -> bool:
-        """Return whether it lies at a prefix of a store."""
-        return self.place.prefix == prefix and self._zmap is zmap
+        """Return whether it is the array at a prefix of a store."""
+        return self.prefix == prefix and self._zmap is zmap
 
     def end(self, why: str) -> None:
         """Note that the array is gone: it is neither read nor written any more."""
@@ -143,13 +153,21 @@ class StoredArrays:
         self._lock = threading.Lock()
         self._known: WeakValueDictionary[Hashable, StoredArray] = WeakValueDictionary()
 
-    def of(self, zmap: ZMap, prefix: Prefix, array: ArrayDescription) -> StoredArray:
-        """Return the array at a prefix of a store with chunks as described."""
-        key = (zmap, prefix, chunk_layout(array))
+    def of(
+        self, zmap: ZMap, prefix: Prefix, array: ArrayDescription, name: str = ""
+    ) -> StoredArray:
+        """Return the array at a prefix of a store with chunks as described.
+
+        Parameters
+        ----------
+        name : of an array that depends on the one at the prefix.
+        """
+        key = (zmap, prefix, name, chunk_layout(array))
         with self._lock:
             found = self._known.get(key)
             if found is None or found.is_over:
-                found = self._known[key] = StoredArray(zmap, ArrayPlace(prefix, self.gate))
+                place = ArrayPlace(prefix, self.gate)
+                found = self._known[key] = StoredArray(zmap, place, name)
             return found
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
@@ -161,7 +179,7 @@ class StoredArrays:
                 assert isinstance(key, tuple)
                 self._known.pop(key, None)
                 array.place.prefix = Prefix(moved(array.place.prefix, prefix, goal))
-                self._known[zmap, array.place.prefix, key[2]] = array
+                self._known[zmap, array.place.prefix, *key[2:]] = array
 
     def within(self, zmap: ZMap, prefix: Prefix) -> list[StoredArray]:
         """Return the arrays at or below a prefix of a store."""

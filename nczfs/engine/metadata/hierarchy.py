@@ -163,10 +163,10 @@ class Hierarchy:
         return self.node(path) if node is None else node
 
     def names(self, path: str) -> list[str]:
-        """Return the possible names of members, listed by the group or found in the store."""
+        """Return the possible names of members, listed or declared by the node, or in the store."""
         node = self.node(path)
         if isinstance(node, Variable):
-            return []
+            return [each.name for each in node.dependents]
         if node.arrays is not None or node.groups is not None:
             return [*(node.arrays or ()), *(node.groups or ())]
         prefix = self.prefix(path)
@@ -174,10 +174,10 @@ class Hierarchy:
         return sorted(stored.union(self.edits.created_below(path)))
 
     def has_member(self, path: str, name: str) -> bool:
-        """Return whether a group may have a member of that name, without requesting the member."""
+        """Return whether a node may have a member of that name, without requesting the member."""
         node = self.node(path)
         if isinstance(node, Variable):
-            return False
+            return any(each.name == name for each in node.dependents)
         if node.arrays is not None or node.groups is not None:
             return name in (node.arrays or ()) or name in (node.groups or ())
         return True

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import ForeignObjects, MetadataError, StoreError
+from nczfs.errors import ForeignObjects, MetadataError, NotWritable, StoreError
 from nczfs.formats.documentnames import DocumentNames
 from nczfs.formats.registry import FORMATS
-from nczfs.model.hierarchy import GroupHeader
+from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.keysets import family
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -114,6 +115,7 @@ def owned(
     *,
     is_array: bool = False,
     may_be_array: Callable[[str], bool] = lambda _: True,
+    is_unit: Callable[[str, str], bool] = lambda _place, _name: False,
 ) -> Owned:
     """Sort the keys below a prefix; the key `REMOVING` of the prefix itself is left out.
 
@@ -125,8 +127,10 @@ def owned(
     is_array : chunks may lie at the prefix itself, although its document is gone.
     may_be_array : whether the node at a prefix is an array, if the name of its document may be that
         of a group, too.
+    is_unit : whether the array at a prefix, or one that depends on it, has chunks in an object of a
+        name that most arrays do not have.
     """
-    places = _Places(keys, names, may_be_array)
+    places = _Places(keys, names, may_be_array, is_unit)
     if is_array:
         places.arrays.add(prefix)
     nodes: list[Key] = []
@@ -160,8 +164,37 @@ def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool
     def may_be_array(place: str) -> bool:
         return not is_group_at(dataset, place[len(dataset.root) :].lstrip("/"))
 
-    names = dataset.format.names
-    return owned(dataset.prefix(path), keys, names, is_array=is_array, may_be_array=may_be_array)
+    def is_unit(place: str, name: str) -> bool:
+        try:
+            loaded = dataset.load(place[len(dataset.root) :].lstrip("/"))
+        except MetadataError:
+            return False
+        if loaded is None or not isinstance(loaded.node, Variable):
+            return False
+        return any(each.array.unit_index(name) is not None for each in family(loaded.node))
+
+    return owned(
+        dataset.prefix(path),
+        keys,
+        dataset.format.names,
+        is_array=is_array,
+        may_be_array=may_be_array,
+        is_unit=is_unit,
+    )
+
+
+def check_no_dependent(dataset: Dataset, path: str) -> None:
+    """Raise NotWritable if the array at a path is declared by another one."""
+    try:
+        loaded = dataset.load(path)
+    except MetadataError:
+        return
+    node = None if loaded is None else loaded.node
+    if isinstance(node, Variable) and node.is_dependent:
+        raise NotWritable(
+            f"{dataset.url(path)}: is a dependent array, a part of /{node.primary}; "
+            "`nczfs dependents` changes what that declares"
+        )
 
 
 def is_left_over(name: str) -> bool:
@@ -191,7 +224,9 @@ class _Places:
         keys: Sequence[Key],
         names: DocumentNames | None,
         may_be_array: Callable[[str], bool],
+        is_unit: Callable[[str, str], bool],
     ) -> None:
+        self._is_unit = is_unit
         known = (names,) if names is not None else FORMATS.written
         self._own = frozenset(name for each in known for name in each.nodes)
         self._is_chunk = FORMATS.is_chunk if names is None else names.is_chunk
@@ -225,7 +260,9 @@ class _Places:
         while place and not self._is_array(place):
             place = _above(place)
         name = key[len(place) + 1 if place else 0 :]
-        return self._is_array(place) and self._is_chunk(name)
+        if not self._is_array(place):
+            return False
+        return self._is_chunk(name) or self._is_unit(place, name)
 
     def _is_left(self, key: str) -> bool:
         """Return whether a key is named like a chunk of any array below an interrupted node."""

@@ -24,6 +24,7 @@ from nczfs.engine.structure.ownership import (
     RENAMING,
     REPLACING,
     Owned,
+    check_no_dependent,
     check_no_foreign,
     is_group_at,
     is_left_over,
@@ -97,7 +98,8 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     Raises
     ------
     NoSuchNode : as `planned`. ForeignObjects : objects below the node belong to no dataset; nothing
-        was changed. NotWritable : the store cannot remove objects. MetadataError : the group above
+        was changed. NotWritable : the store cannot remove objects, or another array declares this
+        one. MetadataError : the group above
             it cannot be changed. StoreError : some of the objects may be gone; calling it again
             removes the others.
     """
@@ -105,6 +107,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     if features.write_once or not features.writable:
         raise NotWritable(f"{dataset.zmap.name}: objects cannot be removed from this store")
     is_group = is_group_at(dataset, path)
+    check_no_dependent(dataset, path)
     if not force:
         check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
     elif is_group is None:

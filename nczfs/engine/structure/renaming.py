@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RenameMember
-from nczfs.engine.structure.ownership import RENAMING, makes_a_node
+from nczfs.engine.structure.ownership import RENAMING, check_no_dependent, makes_a_node
 from nczfs.engine.structure.removal import delete_keys
 from nczfs.engine.structure.replacing import (
     check_dimensions_inside,
@@ -169,6 +169,7 @@ class _Renaming:
         if not self.path:
             raise NotWritable(f"{self.dataset.url('')}: is a whole dataset; rename its objects")
         self.check_still_there()
+        check_no_dependent(self.dataset, self.path)
         if self.dataset.load(self.goal) is not None:
             raise self._is_taken()
         if next(iter(self.dataset.zmap.list(self.new_prefix)), None) is not None:

@@ -60,10 +60,8 @@ class Side:
             return self
         first = next(iter(source.variables.values()))
         base = first.description.key if self.is_variable else source.base
-        keys = {path: v.description.key for path, v in source.variables.items()}
-        arrays = {v.description.key: v.description.array for v in source.variables.values()}
-        found = stored_units(first.engine_dataset, base, arrays, progress)
-        return replace(self, stored={p: found[key] for p, key in keys.items() if key in found})
+        variables = {path: v.description for path, v in source.variables.items()}
+        return replace(self, stored=stored_units(first.engine_dataset, base, variables, progress))
 
 
 def dataset_side(

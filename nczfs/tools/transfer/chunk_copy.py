@@ -101,10 +101,10 @@ class ChunkCopier:
             pair.done = ChunkSet(pair.target.array.units)
         stale: list[Key] = []
         dataset = self._target.dataset
-        pairs = {pair.target.key: pair for pair in self._pairs}
-        arrays = {key: pair.target.array for key, pair in pairs.items()}
-        for key, unit, stat in listed_units(dataset, self._target.path, arrays):
-            pair = pairs[key]
+        pairs = {pair.path: pair for pair in self._pairs}
+        targets = {path: pair.target for path, pair in pairs.items()}
+        for path, unit, stat in listed_units(dataset, self._target.path, targets):
+            pair = pairs[path]
             assert pair.done is not None
             if pair.keeps_holes and not pair.is_wanted_unit(unit):
                 stale.append(stat.key)
@@ -114,11 +114,11 @@ class ChunkCopier:
             dataset.zmap.delete_many(stale)
 
     def _listed(self, pairs: Sequence[ChunkPair]) -> Iterator[tuple[ChunkPair, ChunkIndex, Stat]]:
-        by_key = {pair.source.key: pair for pair in pairs}
-        arrays = {key: pair.source.array for key, pair in by_key.items()}
-        for key, unit, stat in listed_units(self._source, self._base, arrays):
+        by_path = {pair.path: pair for pair in pairs}
+        sources = {path: pair.source for path, pair in by_path.items()}
+        for path, unit, stat in listed_units(self._source, self._base, sources):
             self._progress(0)
-            yield by_key[key], unit, stat
+            yield by_path[path], unit, stat
 
     # Copying
 

@@ -11,6 +11,7 @@ from nczfs.engine.values.quantize import ATTRIBUTE as QUANTIZE
 from nczfs.errors import DatasetError, NoSuchNode
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below, parent_of
+from nczfs.formats.zarr3.dependents import SPELLINGS
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Shards, Variable
@@ -184,7 +185,7 @@ class NodeCopier:
         dimensions: tuple[Dimension, ...],
     ) -> Variable:
         """Return a variable of the source as it will be in the target."""
-        description = self.source.variables[name].description
+        description = _as_declared(self.source.variables[name].description, declared)
         known, attributes = description.array, description.attributes
         chunk_shape = declared.chunk_shape or known.chunk_shape
         array = replace(known, chunk_shape=chunk_shape)
@@ -224,6 +225,13 @@ class NodeCopier:
         shape = declared.shard_shape
         shards = None if shape is None else self.format.new_shards(shape)
         return () if shards is None else (shards,)
+
+
+def _as_declared(variable: Variable, declared: VariableDeclaration) -> Variable:
+    """Return a variable without what declares dependent arrays, if these become variables."""
+    named = {attribute.name for attribute in declared.attributes}
+    attributes = (a for a in variable.attributes if a.name in named or a.name not in SPELLINGS)
+    return replace(variable, attributes=tuple(attributes))
 
 
 def is_cell(dtype: DataType) -> bool:

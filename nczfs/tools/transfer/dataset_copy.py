@@ -8,6 +8,7 @@ plan continues an interrupted one.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
-from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
+from nczfs.tools.transfer.dataset_source import DatasetSource, content_of, dataset_source
 from nczfs.tools.transfer.dataset_target import with_string_lengths
 from nczfs.tools.transfer.declaring import NewVariables, rehearsed
 from nczfs.tools.transfer.source import Notice, groups_of, with_variables
@@ -44,12 +45,14 @@ class Copy:
     source : with the user's choices in its declarations.
     format : of the metadata of the target.
     nodes : makes the groups and variables.
+    keeps_dependents : whether dependent arrays come along with the document that declares them.
     """
 
     source: DatasetSource
     new: NewNode
     format: MetadataFormat
     nodes: NodeCopier
+    keeps_dependents: bool
 
 
 def planned_copy(
@@ -80,8 +83,15 @@ def planned_copy(
     dataset = node.engine_dataset
     declares = metadata_format.declares or dataset.format.single.declares
     is_same_format = metadata_format.name == dataset.format.single.name
+    # Elsewhere they would be resolved anew, against something else.
+    keeps_dependents = is_same_format and choices == Choices()
     source = dataset_source(
-        node, name, notice, skip_unsupported=skip_unsupported, unique_dimensions=declares
+        node,
+        name,
+        notice,
+        skip_unsupported=skip_unsupported,
+        unique_dimensions=declares,
+        keeps_dependents=keeps_dependents,
     )
 
     def fitted(path: str, declared: VariableDeclaration) -> VariableDeclaration:
@@ -109,7 +119,7 @@ def planned_copy(
         is_variable=isinstance(node, Variable),
         has_other_codecs=choices.codecs is not None,
     )
-    return Copy(source, new, metadata_format, nodes)
+    return Copy(source, new, metadata_format, nodes, keeps_dependents)
 
 
 def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
@@ -140,7 +150,11 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
     mark = Mark("cp", _digest(source, copy.format, wanted))
     with opened_target(new, mark, notice, list(nodes.paths())) as target:
         variables = nodes.make(target)
-        pairs = [_pair(source, path, variable) for path, variable in variables.items()]
+        pairs = [
+            pair
+            for path, variable in variables.items()
+            for pair in _pairs(source, path, variable, copy.keeps_dependents)
+        ]
         if pairs:
             first = next(iter(source.variables.values()))
             base = first.description.key if nodes.is_variable else source.base
@@ -153,6 +167,27 @@ def _pair(source: DatasetSource, path: str, target: model.Variable) -> ChunkPair
     if variable.description.array.dtype.native == target.array.dtype.native:
         content = replace(content, read=_NativeReader(variable))
     return ChunkPair(path, variable.description, target, content)
+
+
+def _pairs(
+    source: DatasetSource, path: str, target: model.Variable, keeps_dependents: bool
+) -> Iterator[ChunkPair]:
+    """Yield the arrays of a variable to copy: itself, and those that it declares.
+
+    The latter are never decoded: their descriptions, which follow from that of the variable, are
+    the same in the target.
+    """
+    yield _pair(source, path, target)
+    own = source.variables[path]
+    if not keeps_dependents:
+        return
+    waiting = [(f"{path}/{name}", each) for name, each in own.dependents.items()]
+    while waiting:
+        below_it, each = waiting.pop()
+        node = each.description
+        goal = replace(node, path=below_it, key=target.key)
+        yield ChunkPair(below_it, node, goal, content_of(each))
+        waiting += [(f"{below_it}/{name}", other) for name, other in each.dependents.items()]
 
 
 @dataclass(frozen=True, slots=True)

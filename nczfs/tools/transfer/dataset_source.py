@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
 from nczfs.errors import BadMetadata, BadValue
+from nczfs.formats.flattening import flattened
 from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
 from nczfs.formats.zarr3.to_v2 import codecs_of_v3
@@ -43,6 +44,7 @@ def dataset_source(
     *,
     skip_unsupported: bool,
     unique_dimensions: bool = True,
+    keeps_dependents: bool = False,
 ) -> DatasetSource:
     """Return a source of everything below a group, which becomes the root, or of one variable.
 
@@ -53,6 +55,8 @@ def dataset_source(
     skip_unsupported : leave out members that cannot be read, instead of raising an error.
     unique_dimensions : whether one of two dimensions with the same group and name but different
         lengths gets another name; otherwise the first one stands for both.
+    keeps_dependents : whether dependent arrays come along with their primary, and are not among
+        the variables; otherwise each becomes one.
 
     Raises
     ------
@@ -60,11 +64,15 @@ def dataset_source(
     """
     if isinstance(node, Variable):
         header = model.GroupHeader("", node.description.format)
+        base = node.description.group
         tree = model.Group(header, (), (node.description,))
-        base, variables = node.path.rpartition("/")[0].strip("/"), {node.description.path: node}
+        found = [node]
     else:
         tree, base = node.tree(), node.path.strip("/")
-        variables = _variables(node)
+        found = list(_variables(node))
+    variables = {v.description.path: v for variable in found for v in _family(variable)}
+    if not keeps_dependents:
+        tree = flattened(tree)
     for each in groups_of(tree):
         for member, why in each.broken:
             if not skip_unsupported:
@@ -72,9 +80,12 @@ def dataset_source(
             notice(f"{member}: {why}: left out")
     declared = _Declarations(tree, name, base, notice, unique_dimensions=unique_dimensions)
     root = replace(declared.group(tree), name="")
-    shown = [variable.path for each in groups_of(tree) for variable in each.variables]
-    taken = {declared.path_of(variables[path].description): variables[path] for path in shown}
-    contents = {path: _content(variable) for path, variable in taken.items()}
+    taken = {
+        declared.path_of(variable, each): variables[variable.path]
+        for each in groups_of(tree)
+        for variable in each.variables
+    }
+    contents = {path: content_of(variable) for path, variable in taken.items()}
     return DatasetSource(name, root, contents, taken, base)
 
 
@@ -106,9 +117,9 @@ class _Declarations:
             tuple(map(self.group, group.groups)),
         )
 
-    def path_of(self, variable: model.Variable) -> str:
-        """Return the path of a variable below the exported group."""
-        return _relative(variable.path, self._base) or self._name_of(variable)
+    def path_of(self, variable: model.Variable, group: model.Group) -> str:
+        """Return the path of a variable of a group below the exported group."""
+        return below(_relative(group.header.path, self._base), self._name_of(variable))
 
     def _name_of(self, variable: model.Variable) -> str:
         """Return the name of a variable, also of one that is a dataset by itself."""
@@ -155,14 +166,20 @@ def _shared(declared: Dimension, _: Dimension) -> Dimension:
     return declared
 
 
-def _variables(group: Group) -> dict[str, Variable]:
-    found = {variable.description.path: variable for variable in group.variables.values()}
+def _variables(group: Group) -> Iterator[Variable]:
+    yield from group.variables.values()
     for child in group.groups.values():
-        found |= _variables(child)
-    return found
+        yield from _variables(child)
 
 
-def _content(variable: Variable) -> Content:
+def _family(variable: Variable) -> Iterator[Variable]:
+    """Yield a variable, and those that depend on it."""
+    yield variable
+    for each in variable.dependents.values():
+        yield from _family(each)
+
+
+def content_of(variable: Variable) -> Content:
     def read(selection: Selection) -> Values:
         return np.asarray(variable[selection or ...])
 

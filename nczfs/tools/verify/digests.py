@@ -94,8 +94,8 @@ def _digest(subject: Subject, variable: Variable, block_bytes_max: int, progress
     array = variable.array
     stored = None
     if array.units.chunk_count > LISTED_LEAST and subject.zmap.features.lists_all:
-        found = stored_units(subject.dataset, variable.key, {variable.key: array}, lambda _: None)
-        stored = found[variable.key]
+        found = stored_units(subject.dataset, variable.key, {"": variable}, lambda _: None)
+        stored = found[""]
     return digest_of(subject.dataset.array(variable), block_bytes_max, progress, stored)
 
 

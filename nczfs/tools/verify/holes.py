@@ -26,9 +26,9 @@ def holes(subject: Subject, variable: Variable) -> Iterator[ChunkIndex]:
     CorruptChunk : the index of a shard cannot be read.
     StoreError : the store could not be reached.
     """
-    array, key = variable.array, variable.key
+    array = variable.array
     stored = ChunkSet(array.units)
-    for _, unit, _ in listed_units(subject.dataset, key, {key: array}):
+    for _, unit, _ in listed_units(subject.dataset, variable.key, {"": variable}):
         stored.add(unit)
     if not array.shards:
         yield from stored.missing()

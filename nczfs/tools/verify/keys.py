@@ -16,6 +16,7 @@ from nczfs.formats.names import parent_of
 from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Variable
+from nczfs.model.keysets import family
 from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.zmap.base import Stat, ZMap
@@ -59,6 +60,8 @@ class KeySorter:
             if place in self._nodes.broken:
                 return None
             node = self._nodes.found.get(place)
+            if isinstance(node, Variable) and node.is_dependent:
+                continue  # its chunks lie below another place, maybe as these do
             if isinstance(node, Variable):
                 return self._in_array(node, stat)
             if node is not None:
@@ -96,9 +99,11 @@ class KeySorter:
         path = self._nodes.shown_path(variable.path)
         if name in FORMATS.documents:
             return self._document(path, stat.key)
-        unit = variable.array.unit_index(name)
-        if unit is None:
+        found = _unit_named(variable, name)
+        if found is None:
             return Finding(FindingKind.STRAY, path, stat.key, "not a document or a chunk; ignored")
+        variable, unit = found
+        path = self._nodes.shown_path(variable.path)
         if unit not in variable.array.units:
             what = "shard" if variable.array.shards else "chunk"
             shape = shown(list(variable.array.shape))
@@ -156,6 +161,21 @@ class KeySorter:
         except NoSuchObject:
             return False
         return True
+
+
+def _unit_named(primary: Variable, name: str) -> tuple[Variable, UnitIndex] | None:
+    """Return the array among a primary and what depends on it that has a unit of a name.
+
+    Preferably one within whose shape it lies.
+    """
+    beyond = None
+    for variable in family(primary):
+        unit = variable.array.unit_index(name)
+        if unit is not None and unit in variable.array.units:
+            return variable, unit
+        if unit is not None and beyond is None:
+            beyond = variable, unit
+    return beyond
 
 
 def _upwards(key: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.model.keysets import family
 from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.subject import Subject
 from nczfs.zmap.keys import parse_key
@@ -38,9 +39,9 @@ class Nodes:
 
     Attributes
     ----------
-    found : readable nodes by their keys; filled by `walk`.
+    found : readable nodes by their keys, dependent arrays by their paths; filled by `walk`.
     broken : the keys of nodes that exist but cannot be read.
-    sound_codecs : the keys of the variables whose chunks can be decoded.
+    sound_codecs : the variables of `found` whose chunks can be decoded.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -109,11 +110,16 @@ class Nodes:
                 )
             return
         node = loaded.node
-        self.found[node.key if isinstance(node, Variable) else path] = node
+        self.found[place_of(node)] = node
         for problem in node.problems:
             yield self._about_document(FindingKind.DOCUMENT, path, problem)
         if isinstance(node, Variable):
             yield from self._variable(node)
+            for dependent in [*family(node)][1:]:
+                self.found[place_of(dependent)] = dependent
+                for problem in dependent.problems:
+                    yield self._about_document(FindingKind.DOCUMENT, dependent.path, problem)
+                yield from self._variable(dependent)
 
     def _variable(self, variable: Variable) -> Iterator[Finding]:
         path = self.shown_path(variable.path)
@@ -124,12 +130,12 @@ class Nodes:
             where = f"{self._subject.dataset.url(variable.key)}: "
             yield Finding(FindingKind.CODEC, path, array_key, str(error).removeprefix(where))
         else:
-            self.sound_codecs.add(variable.key)
+            self.sound_codecs.add(place_of(variable))
         if trouble := fill_trouble(variable):
             key = self._subject.format.attributes_key(variable.key)
             yield Finding(FindingKind.FILL, path, key, trouble)
         for dimension in variable.dimensions:
-            if dimension.anonymous:
+            if dimension.anonymous or variable.is_dependent:  # inherited names fit another shape
                 continue
             place = (dimension.group, dimension.name)
             size, other = self._lengths.setdefault(place, (dimension.size, path))
@@ -148,6 +154,11 @@ class Nodes:
         if colon and key.rpartition("/")[2] in FORMATS.documents:
             return Finding(kind, self.shown_path(path), key, rest)
         return Finding(kind, self.shown_path(path), "", text)
+
+
+def place_of(node: Node) -> str:
+    """Return what a node is found by: its key, or the path of a dependent array."""
+    return node.key if isinstance(node, Variable) and not node.is_dependent else node.path
 
 
 def fill_trouble(variable: Variable) -> str | None:
@@ -209,6 +220,8 @@ def stale_copies(subject: Subject, nodes: Nodes) -> Iterator[Finding]:
                 yield _stale(form, f"another {key} than the document itself")
     single, consolidated = subject.format, set(keys)
     for path, node in nodes.found.items():
+        if isinstance(node, Variable) and node.is_dependent:
+            continue
         key = single.array_key(path) if isinstance(node, Variable) else single.group_key(path)
         if path and key not in consolidated:
             yield _stale(form, f"no {key}")

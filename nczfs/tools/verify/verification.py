@@ -9,7 +9,7 @@ from nczfs.tools.progress import Progress
 from nczfs.tools.verify.chunks import Checked, UnitChecks
 from nczfs.tools.verify.findings import Counts, Finding, FindingKind
 from nczfs.tools.verify.keys import KeySorter, StoredUnit
-from nczfs.tools.verify.nodes import Nodes, stale_copies
+from nczfs.tools.verify.nodes import Nodes, place_of, stale_copies
 from nczfs.tools.verify.state import VerifyState, mark_of
 from nczfs.tools.verify.subject import Subject
 from nczfs.tools.verify.wrecks import wrecks
@@ -101,7 +101,7 @@ class Verification:
         return count
 
     def _is_decodable(self, unit: StoredUnit) -> bool:
-        return unit.variable.key in self._nodes.sound_codecs
+        return place_of(unit.variable) in self._nodes.sound_codecs
 
     def _is_wanted(self, unit: StoredUnit) -> bool:
         if not self._is_decodable(unit):
@@ -126,7 +126,7 @@ class Verification:
             self._state.add_sound(self._mark(unit))
 
     def _mark(self, unit: StoredUnit) -> bytes:
-        key = unit.variable.key
+        key = place_of(unit.variable)
         description = self._descriptions.get(key)
         if description is None:
             description = self._descriptions[key] = repr(unit.variable.array)

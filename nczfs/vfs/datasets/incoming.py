@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from nczfs.errors import NotPermitted
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import GroupHeader
+from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.importing import GroupImport, ImportedFile
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.nodes import File, OpenFile
+from nczfs.views.catalog import CHUNKS, is_like_a_view
+from nczfs.zmap.keys import Prefix
 
 COPYING = (
     "the files of a dataset are not copied one by one, since most of them repeat the same values; "
@@ -95,3 +98,15 @@ class Incoming:
     def is_group(self) -> bool:
         """Whether it is a group, empty or not."""
         return isinstance(self.at.loaded.node, GroupHeader)
+
+
+def is_part_of_a_copy(tree: DatasetsTree, prefix: Prefix, name: str) -> bool:
+    """Return whether a new directory would only contain more refused files.
+
+    That is the one of a variable's chunks, and any in a new group in which a file was refused
+    that is called like a view: a program that copies goes no deeper then.
+    """
+    if tree.arrivals is not None:
+        return False
+    refused = tree.context.refusals.names(prefix) if prefix in tree.times else ()
+    return name == CHUNKS or any(is_like_a_view(goal_of(n) or n) for n in refused)

@@ -13,6 +13,7 @@ from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import TreeNode
+from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO
@@ -56,6 +57,24 @@ def node_files(
     for source in sources:
         files[source.place.name] = _netcdf_maker(context, at, source)
     return files
+
+
+def shown_dependents(node: GroupHeader | Variable, stem: str) -> Mapping[str, str]:
+    """Return the names of the arrays that a variable declares, by the names of their directories.
+
+    A directory that would have the name of a virtual file has as many ``~`` at its end as needed.
+    """
+    if not isinstance(node, Variable) or not node.dependents:
+        return {}
+    reserved = catalog.reserved_variable_names(stem)
+    names = {each.name for each in node.dependents if is_file_name(each.name)}
+    found = {name: name for name in names - reserved}
+    for name in sorted(names & reserved):
+        shown = f"{name}~"
+        while shown in found:
+            shown += "~"
+        found[shown] = name
+    return found
 
 
 def stem(name: str) -> str:

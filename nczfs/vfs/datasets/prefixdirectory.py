@@ -23,20 +23,19 @@ from nczfs.errors import (
     PathExists,
 )
 from nczfs.library.resolved import At, Broken, Plain, Resolved
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import AttributeChanges
-from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
-from nczfs.vfs.datasets.incoming import COPYING, Incoming
+from nczfs.vfs.datasets.incoming import COPYING, Incoming, is_part_of_a_copy
 from nczfs.vfs.datasets.leaves import ChunksDirectory
-from nczfs.vfs.datasets.nodefiles import node_files, stem
+from nczfs.vfs.datasets.nodefiles import node_files, shown_dependents, stem
 from nczfs.vfs.datasets.removing import Removing
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile, TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
-from nczfs.views.catalog import ATTRIBUTES, CHUNKS, LINES, RAW
+from nczfs.views.catalog import ATTRIBUTES, LINES, RAW
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.url import ARCHIVE_SUFFIXES
@@ -101,8 +100,13 @@ class PrefixDirectory(Directory):
             file = held.get(self._prefix, name)
             if file is not None:
                 return file
-        if isinstance(resolved, Broken) or isinstance(resolved.loaded.node, Variable):
+        if isinstance(resolved, Broken):
             raise NoSuchPath(f"{name}: no such file")
+        if resolved.is_variable:
+            dependent = self._dependents(resolved).get(name)
+            if dependent is None:
+                raise NoSuchPath(f"{name}: no such file")
+            return self._member(resolved, dependent)
         reserved = self._reserved()
         if name in reserved:
             raise NoSuchPath(f"{name}: no such file")
@@ -120,7 +124,9 @@ class PrefixDirectory(Directory):
                 yield from ((name, file) for name, file in held.items() if name not in visible)
         if isinstance(resolved, Broken):
             return
-        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+        if isinstance(resolved, At) and resolved.is_variable:
+            dependents = self._dependents(resolved)
+            yield from ((shown, self._member(resolved, n)) for shown, n in dependents.items())
             return
         members = dict(self._members(resolved))
         reserved = self._reserved() if isinstance(resolved, At) else frozenset()
@@ -140,13 +146,11 @@ class PrefixDirectory(Directory):
             raise self.refusal(name)
         if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
             return AttributesDirectory(self._tree.context, resolved)
-        if isinstance(resolved, At) and (
-            isinstance(resolved.loaded.node, Variable) or name in self._reserved()
-        ):
+        if isinstance(resolved, At) and (resolved.is_variable or name in self._reserved()):
             raise self.refusal(name)
         if not is_file_name(name):
             raise BadArgument(f"{name}: cannot be the name of a group")
-        if isinstance(resolved, At) and self._is_part_of_a_copy(name):
+        if isinstance(resolved, At) and is_part_of_a_copy(self._tree, self._prefix, name):
             raise self._noted(name, NotPermitted(f"{name}: {COPYING}"))
         try:
             self._child(name, resolved)
@@ -249,7 +253,8 @@ class PrefixDirectory(Directory):
         removing = self._removing(name)
         if not isinstance(node, ChunksDirectory) and next(node.listing(), None) is not None:
             raise DirectoryNotEmpty(f"{name}: is not empty")
-        if isinstance(node, PrefixDirectory):
+        found = node.resolve() if isinstance(node, PrefixDirectory) else None
+        if isinstance(node, PrefixDirectory) and not (isinstance(found, At) and found.is_dependent):
             node.remove(removing, self.resolve())
         else:
             removing.hidden.hide(self._prefix, name)
@@ -272,7 +277,7 @@ class PrefixDirectory(Directory):
         resolved = self.resolve()
         if isinstance(resolved, Broken):
             return False
-        if isinstance(resolved, At) and isinstance(resolved.loaded.node, Variable):
+        if isinstance(resolved, At) and resolved.is_variable:
             return False
         return next(self._members(resolved), None) is not None
 
@@ -328,18 +333,6 @@ class PrefixDirectory(Directory):
             raise self.refusal(name)
         return removing
 
-    def _is_part_of_a_copy(self, name: str) -> bool:
-        """Return whether a directory would only contain more refused files.
-
-        That is the one of a variable's chunks, and any in a new group in which a file was refused
-        that is called like a view: a program that copies goes no deeper then.
-        """
-        tree = self._tree
-        if tree.arrivals is not None:
-            return False
-        refused = tree.context.refusals.names(self._prefix) if self._prefix in tree.times else ()
-        return name == CHUNKS or any(catalog.is_like_a_view(goal_of(n) or n) for n in refused)
-
     def _noted(self, name: str, error: NotPermitted) -> NotPermitted:
         """Return a refusal, which the node's `problems` name if it is the first one."""
         self._tree.context.refusals.note_once(self._prefix, name, str(error))
@@ -374,6 +367,14 @@ class PrefixDirectory(Directory):
         """Return the name of a copied group's member that is shown as ``NAME~``."""
         base = name.rstrip("~")
         return base if base in self._reserved() else name
+
+    def _dependents(self, resolved: At) -> Mapping[str, str]:
+        """Return the names of the arrays that a variable declares, by the names that are shown."""
+        removing, prefix = self._tree.removing, self._prefix
+        shown = shown_dependents(resolved.loaded.node, stem(self._name))
+        if removing is None:
+            return shown
+        return {n: each for n, each in shown.items() if not removing.hidden.is_hidden(prefix, n)}
 
     def _has(self, name: str) -> bool:
         try:

@@ -43,10 +43,10 @@ class ValuesFile(ArraysFile):
         self._view = view
         self._mtime_ns = mtime_ns
         self._group = group
-        self.arrays = tuple(
-            dataset.array(dataset.latest(variable)).stored for variable in view.variables
-        )
+        arrays = [dataset.array(dataset.latest(variable)) for variable in view.variables]
+        self.arrays = tuple([array.stored for array in arrays])
         can_change = context.editing_of(dataset) is not None
+        can_change = can_change and all(array.is_writable for array in arrays)
         self.writable = can_change and view.writing is not Writing.NOTHING
         self._lock = threading.Lock()
         self._layout: tuple[Variables, Layout] | None = None

@@ -9,6 +9,7 @@ from math import prod
 
 from nczfs.engine import headway
 from nczfs.errors import CodecError, Unsupported
+from nczfs.formats.flattening import flattened
 from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
@@ -54,7 +55,7 @@ def file_content(
     ------
     StoreError : strings could not be read. What a file cannot hold is no error: it is left out.
     """
-    return _Fitting(group, kind, texts, frozenset(record_dimensions), title).content()
+    return _Fitting(flattened(group), kind, texts, frozenset(record_dimensions), title).content()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ def variable_group(dataset: Dataset, path: str) -> Group:
     NoSuchNode, NotADataset : there is no variable. MetadataError, StoreError : it cannot be read.
     """
     variable = _variable(dataset, path)
-    places = [parent_of(path)]
+    if variable.is_dependent:
+        inside = path[len(variable.group) :].strip("/")
+        variable = replace(variable, label=inside.replace("/", "."))
+    places = [variable.group]
     while places[-1]:
         places.append(parent_of(places[-1]))
     found: dict[str, dict[str, Variable]] = {place: {} for place in places}

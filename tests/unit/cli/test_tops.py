@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nczfs.cli.main import main
-from nczfs.cli.store import parent
+from nczfs.zmap.parenturl import parent
 from tests.support.servers import S3Server
 
 

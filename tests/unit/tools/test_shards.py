@@ -137,7 +137,7 @@ def test_checksums_do_not_depend_on_shards(url: str) -> None:
         wanted = digest_of(root.engine_dataset.array(root.variables["v"].description))
     with nczfs.open(url) as root:
         dataset, variable = root.engine_dataset, root.variables["v"].description
-        found = stored_units(dataset, "v", {"v": variable.array}, lambda _: None)["v"]
+        found = stored_units(dataset, "v", {"v": variable}, lambda _: None)["v"]
         assert sorted(found) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1)]
         for stored in (None, found):
             assert digest_of(dataset.array(variable), stored=stored) == wanted
@@ -268,7 +268,7 @@ def test_few_shards_of_many_are_compared_and_summed_up(few: str) -> None:
     copied(few, other)
     with nczfs.open(few) as root:
         dataset, variable = root.engine_dataset, root.variables["v"].description
-        found = stored_units(dataset, "v", {"v": variable.array}, lambda _: None)["v"]
+        found = stored_units(dataset, "v", {"v": variable}, lambda _: None)["v"]
         assert digest_of(dataset.array(variable), stored=found) == wanted
     assert differences(few, other) is None
     with nczfs.open(other, "r+") as root:

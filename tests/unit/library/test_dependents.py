@@ -1,0 +1,184 @@
+"""Dependent arrays of Zarr v3 as the library and the commands show them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+
+import nczfs
+from nczfs.cli.main import main
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import NoContent, NotADataset, NotWritable
+from nczfs.library.variable import Variable
+from tests.support.dependents import FLAT, VALUES, array_document, put, write_dependents_sample
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    write_dependents_sample(tmp_path / "d")
+    return tmp_path / "d"
+
+
+def at(root: Any, path: str) -> Variable:
+    found = root[path]
+    assert isinstance(found, Variable)
+    return found
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([str(word) for word in words]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_each_is_a_variable_below_its_primary(tmp_path: Path, consolidated: bool) -> None:
+    """SEMANTICS D22."""
+    write_dependents_sample(tmp_path / "d", consolidated=consolidated)
+    with nczfs.open(str(tmp_path / "d")) as root:
+        for path, values in VALUES.items():
+            variable = at(root, path)
+            assert variable[...].tobytes() == values.tobytes()
+            assert variable.path == f"/{path}"
+        t = at(root, "t")
+        assert list(t.dependents) == ["mask", "q", "twin"]
+        assert t.dependents["mask"].dependents["why"].path == "/t/mask/why"
+        assert dict(t.dependents["mask"].attrs) != dict(t.attrs)
+        assert t.dependents["q"].attrs["units"] == "m"
+        assert list(t.dependents["twin"].attrs) == []
+        (problem,) = t.problems
+        assert "dependent array 'bad'" in problem
+        assert list(root.variables) == ["t", "t.q"]
+        for missing in ("t/bad", "t/other", "t/mask/other", "other/mask"):
+            with pytest.raises(KeyError):
+                root[missing]
+
+
+def test_twins_with_other_fill_values_and_shapes_do_not_share_chunks(tmp_path: Path) -> None:
+    twin = {"fill_value": 9, "shape": [10, 6]}
+    attributes = {"dependent-arrays": {"twin": twin}}
+    document = array_document() | {"attributes": attributes}
+    put(tmp_path / "d/zarr.json", json.dumps(document).encode())
+    with nczfs.open(str(tmp_path / "d")) as root:
+        assert at(root, "d")[...].max() == 0
+        assert at(root, "d/twin")[...].min() == 9
+        assert at(root, "twin").shape == (10, 6)
+
+
+def test_a_url_leads_to_a_dependent_array(place: Path) -> None:
+    """SEMANTICS D22."""
+    for path in ("t/q", "t/mask/why"):
+        with nczfs.open(str(place / path)) as root:
+            (variable,) = root.variables.values()
+            assert variable.name == path.rpartition("/")[2]
+            assert variable[...].tobytes() == VALUES[path].tobytes()
+    for missing in ("t/nope", "nope/mask"):
+        with pytest.raises((NotADataset, NoContent), match=missing):
+            nczfs.open(str(place / missing))
+
+
+def test_values_are_only_written_when_that_was_asked_for(place: Path) -> None:
+    """SEMANTICS D22."""
+    with nczfs.open(str(place), "r+") as root:
+        with pytest.raises(NotWritable, match="write_dependents"):
+            at(root, "t/mask")[0, 0] = 1
+        with pytest.raises(NotWritable):
+            at(root, "t/mask").attrs["units"] = "K"
+        at(root, "t")[0, 0] = 77
+    options = EngineOptions(writes_dependents=True)
+    with nczfs.open(str(place), "r+", options=options) as root:
+        at(root, "t/q")[0, 0] = 5.5
+        at(root, "t/mask/why")[7] = 3
+    with nczfs.open(str(place)) as root:
+        assert at(root, "t/q")[0, 0] == 5.5
+        assert at(root, "t/mask/why")[7].tolist() == [3] * 6
+        assert at(root, "t")[0, 0] == 77
+        assert at(root, "t/mask")[0, 0] == 0
+    assert not list(place.rglob("t/*/zarr.json"))
+
+
+def test_a_dependent_array_is_neither_removed_nor_renamed_alone(place: Path) -> None:
+    with nczfs.open(str(place), "r+") as root:
+        with pytest.raises(NotWritable, match="nczfs dependents"):
+            del root["t/mask"]
+        with pytest.raises(NotWritable):
+            root.editor.rename("t/mask", "other")
+
+
+def test_removing_and_renaming_a_primary_takes_everything_along(place: Path) -> None:
+    """SEMANTICS D22."""
+    with nczfs.open(str(place), "r+") as root:
+        root.editor.rename("t", "u")
+    assert not (place / "t").exists()
+    with nczfs.open(str(place), "r+") as root:
+        for path, values in VALUES.items():
+            assert at(root, f"u{path[1:]}")[...].tobytes() == values.tobytes()
+        del root["u"]
+    assert not (place / "u").exists()
+
+
+def test_commands_show_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """SEMANTICS D22."""
+    listed = printed(capsys, "ls", place).split()
+    assert listed == ["t", "t.q", "t/mask", "t/mask/why", "t/q", "t/twin"]
+    assert printed(capsys, "ls", place / "t/mask").split() == ["mask", "mask/why"]
+    rows = json.loads(printed(capsys, "ls", "-l", "--json", place))
+    stored = {row["name"]: row["stored_bytes"] for row in rows}
+    assert stored["t/q"] == 192
+    assert stored["t"] == stored["t/mask"] == 48
+    info = json.loads(printed(capsys, "info", place / "t"))
+    assert info["dependents"] == ["mask", "q", "twin"]
+    tree = printed(capsys, "tree", place)
+    assert "t/mask/why" in tree
+    assert printed(capsys, "cat", place / "t/mask").split()[:3] == ["0", "1", "0"]
+    digests = printed(capsys, "verify", "--digest", place).split()
+    assert digests[digests.index("/t") - 1] == digests[digests.index("/t/twin") - 1]
+    assert "/t/mask/why" in digests
+
+
+def test_flat_formats_show_each_beside_its_primary(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEMANTICS D22."""
+    text = printed(capsys, "dump", place)
+    for name in FLAT.values():
+        assert f" {name}(y, x) ;".replace("~", "\\~") in text
+    assert "dependent-arrays" not in text
+    printed(capsys, "export", place, tmp_path / "o.nc")
+    with netCDF4.Dataset(tmp_path / "o.nc") as file:
+        file.set_auto_maskandscale(False)
+        assert list(file.variables) == [*FLAT.values(), "t.q"]
+        for path, name in FLAT.items():
+            assert np.array_equal(file[name][...], VALUES[path])
+
+
+def test_copies_keep_the_declaration_or_make_variables(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEMANTICS D22."""
+    printed(capsys, "cp", place, tmp_path / "same")
+    documents = [json.loads((p / "t/zarr.json").read_text()) for p in (place, tmp_path / "same")]
+    assert documents[0]["attributes"] == documents[1]["attributes"]
+    assert printed(capsys, "diff", place, tmp_path / "same") == ""
+    for words in (("--format", "zarr2"), ("--chunks", "y=8")):
+        other = tmp_path / words[1]
+        printed(capsys, "cp", place, other, *words)
+        with nczfs.open(str(other)) as root:
+            for path, name in FLAT.items():
+                assert at(root, name)[...].tobytes() == VALUES[path].tobytes()
+                assert "dependent-arrays" not in at(root, name).attrs
+
+
+def test_one_variable_is_copied_with_its_dependents(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "cp", place / "t", tmp_path / "n/v")
+    printed(capsys, "cp", place / "t/q", tmp_path / "q")
+    with nczfs.open(str(tmp_path / "n/v/mask/why")) as root:
+        assert at(root, "why")[...].tobytes() == VALUES["t/mask/why"].tobytes()
+    with nczfs.open(str(tmp_path / "q")) as root:
+        assert at(root, "q")[...].tobytes() == VALUES["t/q"].tobytes()
