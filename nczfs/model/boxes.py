@@ -20,7 +20,7 @@ class Box:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(b - a for a, b in zip(self.start, self.stop, strict=True))
+        return tuple([b - a for a, b in zip(self.start, self.stop, strict=True)])
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,8 +41,7 @@ class ChunkPart:
     target: Box
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A chunk along one dimension.
 
     Attributes
@@ -114,7 +113,9 @@ class EvenCuts(Cuts):
         return -(-length // self.length)
 
     def at(self, position: int) -> Place:
-        return self.place(position // self.length)
+        number = position // self.length
+        start = number * self.length
+        return Place(number, start, start + self.length)
 
     def place(self, number: int) -> Place:
         start = number * self.length
@@ -228,10 +229,8 @@ class ChunkGrid(ABC):
     def box(self, chunk: ChunkIndex) -> Box:
         """Return the elements of the array in a chunk, without those beyond the edge."""
         start = self.origin(chunk)
-        stop = tuple(
-            min(a + c, n) for a, c, n in zip(start, self.extent(chunk), self.shape, strict=True)
-        )
-        return Box(start, stop)
+        sides = zip(start, self.extent(chunk), self.shape, strict=True)
+        return Box(start, tuple([min(a + c, n) for a, c, n in sides]))
 
     def __contains__(self, chunk: ChunkIndex) -> bool:
         return len(chunk) == len(self.shape) and all(
@@ -311,7 +310,7 @@ class RegularGrid(ChunkGrid):
         return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
 
     def origin(self, chunk: ChunkIndex) -> tuple[int, ...]:
-        return tuple(i * c for i, c in zip(chunk, self.chunk_shape, strict=True))
+        return tuple([i * c for i, c in zip(chunk, self.chunk_shape, strict=True)])
 
     def extent(self, chunk: ChunkIndex) -> tuple[int, ...]:
         return self.chunk_shape

@@ -28,6 +28,8 @@ def read_joined(
     read : reads all bytes of one range.
     near : whether a read takes microseconds.
     """
+    if len(ranges) == 1 and ranges[0][0] < ranges[0][1]:
+        return [read(*ranges[0])]
     groups = joined(ranges, NEAR_GAP_BYTES if near else FAR_GAP_BYTES)
     if near or len(groups) < 2:
         found = [read(start, stop) for start, stop, _ in groups]

@@ -57,7 +57,7 @@ class Selection:
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths along all dimensions of the array; 1 for integers."""
-        return tuple(len(axis) for axis in self.axes)
+        return tuple(map(len, self.axes))
 
     @property
     def result_shape(self) -> tuple[int, ...]:
@@ -103,11 +103,14 @@ class Selection:
     def by_chunk(self, grid: ChunkGrid) -> ChunkSelections:
         """Return the selected elements chunk by chunk."""
         splits: list[list[_Piece]] = [[]]
-        if prod(self.shape):
+        shape = self.shape
+        if prod(shape):
             splits = [_split(axis, cuts) for axis, cuts in zip(self.axes, grid.cuts, strict=True)]
-        return ChunkSelections(self.shape, grid, splits)
+        return ChunkSelections(shape, grid, splits)
 
     def _cut(self) -> tuple[int | slice, ...]:
+        if not self.flipped and not self.dropped:
+            return ()
         return tuple(
             0 if d in self.dropped else slice(None, None, -1 if d in self.flipped else 1)
             for d in range(len(self.axes))
@@ -148,7 +151,7 @@ class ChunkSelections:
 
     def _selected(self, pieces: tuple[_Piece, ...]) -> ChunkSelection:
         return ChunkSelection(
-            tuple(piece[0] for piece in pieces),
+            tuple([piece[0] for piece in pieces]),
             _index([piece[1] for piece in pieces], self._grid.chunk_shape),
             _index([piece[2] for piece in pieces], self._shape),
         )
@@ -351,7 +354,7 @@ def _split_range(axis: range, cuts: Cuts) -> list[_Piece]:
 
 def _index(parts: list[slice | Positions], lengths: tuple[int, ...]) -> Index:
     """Return a numpy index of all combinations of the parts."""
-    if sum(isinstance(part, np.ndarray) for part in parts) < 2:
+    if sum([isinstance(part, np.ndarray) for part in parts]) < 2:
         return tuple(parts)
     arrays = [
         np.arange(length)[part] if isinstance(part, slice) else part

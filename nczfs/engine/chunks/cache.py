@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -75,7 +76,8 @@ class ChunkCache:
         self._lock = threading.Lock()
         self._turn = threading.Condition(self._lock)
         self._loading = 0  # bytes of the loads that `pinned` has started
-        self._entries: dict[ChunkId, _Entry] = {}
+        # To find the first key of a dict that lost many takes time with their number.
+        self._entries: OrderedDict[ChunkId, _Entry] = OrderedDict()
         self._loads: dict[ChunkId, _Load] = {}
         self._used = 0
         self._closed = False
@@ -385,8 +387,7 @@ class ChunkCache:
             entry = self._entries[chunk_id]
             if entry.pins or entry.referenced:
                 entry.referenced = False
-                del self._entries[chunk_id]
-                self._entries[chunk_id] = entry
+                self._entries.move_to_end(chunk_id)
             else:
                 self._remove(chunk_id)
                 self._offer(chunk_id, entry)

@@ -53,7 +53,7 @@ class ChunkIO(UnitIO):
         place = f"{self._zmap.name}/{key}"
         if blob.object_size > limit:
             raise self._too_large(place, blob.object_size)
-        return lambda: self._decode(place, chunk, blob.data, blob.version)
+        return lambda: self._decode(lambda: place, chunk, blob.data, blob.version)
 
     def newest(
         self, unit: UnitIndex, chunks: Collection[ChunkIndex]

@@ -192,9 +192,9 @@ class ShardIO(UnitIO):
         ----------
         version : of its unit; None: there is no object.
         """
-        place = self._shown(unit, chunk)
+        place = partial(self._shown, unit, chunk)
         if stored is None:
-            return lambda: self._missing(place, chunk, version)
+            return lambda: self._missing(place(), chunk, version)
         if isinstance(stored, CodecError):
             return partial(_raise, stored)
         if callable(stored):
@@ -357,7 +357,8 @@ class ShardIO(UnitIO):
             (data,) = reader.ranges([place])
         except (Conflict, NoSuchObject):
             return self.load(chunk, None)
-        return self._decode(self._shown(unit, chunk), chunk, data, reader.top.version)
+        shown = partial(self._shown, unit, chunk)
+        return self._decode(shown, chunk, data, reader.top.version)
 
     # Writing
 

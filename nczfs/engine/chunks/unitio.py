@@ -195,12 +195,20 @@ class UnitIO(ChunkStore):
         except CodecError as error:
             raise type(error)(f"{place}: {error}") from error
 
-    def _decode(self, place: str, chunk: ChunkIndex, data: Buffer, version: Version) -> LoadedChunk:
+    def _decode(
+        self, place: Callable[[], str], chunk: ChunkIndex, data: Buffer, version: Version
+    ) -> LoadedChunk:
+        """Decode a chunk.
+
+        Parameters
+        ----------
+        place : gives the place of the chunk, for messages.
+        """
         pipeline = self.pipeline(chunk)
         try:
-            values = pipeline.decode(data, lambda wrong: self._too_long(f"{place}: {wrong}"))
+            values = pipeline.decode(data, lambda wrong: self._too_long(f"{place()}: {wrong}"))
         except NczfsError as error:
-            raise type(error)(f"{place}: {error}") from error
+            raise type(error)(f"{place()}: {error}") from error
         assert values.shape == self.array.grid.extent(chunk)
         nbytes = weight_of_values(values)
         metrics.CHUNKS_DECODED.inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -76,7 +77,8 @@ class _Queue:
     """Entries in the order of eviction."""
 
     def __init__(self) -> None:
-        self.entries: dict[_Entry, None] = {}
+        # To find the first key of a dict that lost many takes time with their number.
+        self.entries: OrderedDict[_Entry, None] = OrderedDict()
         self.nbytes = 0
 
     def add(self, entry: _Entry) -> None:
