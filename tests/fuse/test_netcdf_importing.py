@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import netCDF4
@@ -212,14 +212,26 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-FINE = ("-o", "import_chunks=y=2")
+FINE = ("-o", "import_chunks=y=2", "--memory-limit", "16MiB")  # and read by small blocks
+
+
+class Held:
+    """An import of which the process that reads the file is stopped."""
+
+    def __init__(self, mount: Served) -> None:
+        (self.reader,) = readers_of(mount)
+        os.kill(self.reader, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.reader, signal.SIGCONT)
 
 
 @contextmanager
 def import_under_way(
     store: Path, spool: Path, file: Path, *, url: str = ""
-) -> Iterator[tuple[Served, subprocess.Popen[str]]]:
-    """A mount in which `cp` waits for the end of an import; both may be killed."""
+) -> Iterator[tuple[Served, subprocess.Popen[str], Held]]:
+    """A mount in which `cp` waits for the end of an import, which is held; both may be killed."""
     words = mounting_of(url or store, "--spool-dir", str(spool), *FINE)
     with served_by(words, expect=".", exit_codes=None) as mount:
         group = mount.path / "datasets/foo.zarr"
@@ -228,7 +240,11 @@ def import_under_way(
             ["cp", file, group / "foo.nc"], stderr=subprocess.PIPE, text=True
         ) as copying:
             until(lambda: len(list(store.glob("foo.zarr/v/*"))) > 20)
-            yield mount, copying
+            held = Held(mount)
+            try:
+                yield mount, copying, held
+            finally:
+                held.go_on()
 
 
 def readers_of(mount: Served) -> list[int]:
@@ -248,11 +264,12 @@ def test_status_tells_what_is_done_of_an_import_and_nobody_sees_a_part(
     """SEMANTICS W50."""
     store = tmp_path / "store"
     store.mkdir()
-    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
         (found,) = status(mount)["imports"]
         assert found["file"] == "foo.zarr/foo.nc"
         assert 0 < found["percent"] < 100
         assert members(mount.path / "datasets/foo.zarr") == {"foo.nc"}
+        held.go_on()
         assert copying.wait(120) == 0
         assert status(mount)["imports"] == []
         assert "v" in members(mount.path / "datasets/foo.zarr")
@@ -262,8 +279,9 @@ def test_a_signal_that_ends_the_mount_ends_an_import(tmp_path: Path, large: Path
     """SEMANTICS W62."""
     store = tmp_path / "store"
     store.mkdir()
-    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
         mount.process.send_signal(signal.SIGTERM)
+        held.go_on()
         assert copying.wait(120) != 0
         assert mount.process.wait(120) == 0
     assert left_in(store) == [".zattrs", ".zgroup"]
@@ -278,7 +296,7 @@ def test_what_a_killed_mount_left_of_an_import_goes_with_the_next_one(
     store = tmp_path / "store"
     store.mkdir()
     url = f"file://{store}#mode={mode}"
-    with import_under_way(store, tmp_path / "spool", large, url=url) as (mount, copying):
+    with import_under_way(store, tmp_path / "spool", large, url=url) as (mount, copying, _):
         mount.process.send_signal(signal.SIGKILL)
         assert copying.wait(120) != 0
     assert ".nczfs_unfinished" in left_in(store)
@@ -295,9 +313,8 @@ def test_an_import_fails_whose_reading_process_is_killed(tmp_path: Path, large: 
     """SEMANTICS W62."""
     store = tmp_path / "store"
     store.mkdir()
-    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
-        (reader,) = readers_of(mount)
-        os.kill(reader, signal.SIGKILL)
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
+        os.kill(held.reader, signal.SIGKILL)
         assert copying.wait(120) != 0
         assert left_in(store) == [".zattrs", ".zgroup"]
         assert not readers_of(mount)
@@ -309,11 +326,12 @@ def test_a_second_import_does_not_mix_with_one_under_way(
     """SEMANTICS W62."""
     store = tmp_path / "store"
     store.mkdir()
-    with import_under_way(store, tmp_path / "spool", large) as (mount, copying):
+    with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
         group = mount.path / "datasets/foo.zarr"
         assert run("cp", original, group / "other").returncode == 0
         with failing_with(errno.EEXIST):
             os.rename(group / "other", group / "foo.classic.nc")
+        held.go_on()
         assert copying.wait(120) == 0
         with stored(group / "foo.nc") as file:
             assert list(file.variables) == ["v"]
@@ -323,10 +341,11 @@ def test_what_another_program_makes_during_an_import_stays(tmp_path: Path, large
     """SEMANTICS W62."""
     store = tmp_path / "store"
     store.mkdir()
-    with import_under_way(store, tmp_path / "spool", large) as (_, copying):
+    with import_under_way(store, tmp_path / "spool", large) as (_, copying, held):
         with nczfs.open(str(store / "foo.zarr"), "r+") as root:
             root.create_dimension("x", 2)
             root.create_variable("w", ("x",), data=np.arange(2))
+        held.go_on()
         assert copying.wait(120) != 0
     with nczfs.open(str(store / "foo.zarr")) as root:
         assert list(root.variables) == ["w"]

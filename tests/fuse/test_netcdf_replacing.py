@@ -17,7 +17,7 @@ import pytest
 import zarr
 
 import nczfs
-from tests.fuse.test_netcdf_importing import run
+from tests.fuse.test_netcdf_importing import Held, run
 from tests.support.looking import failing_with, mounting_of, store_served
 from tests.support.mounts import Served, served
 from tests.support.mounts import nczfs as run_nczfs
@@ -252,8 +252,9 @@ def test_a_killed_mount_leaves_the_old_content_and_the_next_one_removes_the_rest
     """SEMANTICS W61."""
     store = tmp_path / "store"
     store.mkdir()
-    large = write_field(tmp_path / "large.nc", 2, rows=20_000)
-    options = ("-o", "allow_replace,import_chunks=y=8", "--spool-dir", str(tmp_path / "spool"))
+    large = write_field(tmp_path / "large.nc", 2, rows=8_000)
+    options = ["-o", "allow_replace,import_chunks=y=8", "--memory-limit", "16MiB"]
+    options += ["--spool-dir", str(tmp_path / "spool")]
     with served(mounting_of(store, *options), expect=".", exit_codes=None) as mount:
         group = mount.path / "datasets/foo.zarr"
         group.mkdir()
@@ -262,7 +263,9 @@ def test_a_killed_mount_leaves_the_old_content_and_the_next_one_removes_the_rest
         copying = threading.Thread(target=run, args=("cp", large, group / "foo.nc"))
         copying.start()
         until(lambda: len(list(store.glob(".nczfs-new-*/new/v/*"))) > 10)
+        held = Held(mount)
         mount.process.send_signal(signal.SIGKILL)
+        held.go_on()
         copying.join()
     assert in_store(tmp_path) == ONE
     assert list(store.glob(".nczfs-new-*"))
