@@ -234,9 +234,9 @@ class DirtyMap:
             self._landed.wait_for(landed)
 
     def remove_unwritten(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Remove a chunk if nothing was ever written to it."""
+        """Remove a chunk to which nothing was written, though others may have looked at it."""
         with self._lock, chunk.lock:
-            if not chunk.revision and not chunk.gone:
+            if chunk.written.is_empty and chunk.flying is None and not chunk.gone:
                 self._remove(chunk_id, chunk)
 
     def drop(self, chunk_id: ChunkId) -> DirtyChunk | None:

@@ -168,7 +168,7 @@ def test_a_chunk_at_the_edge_is_whole_when_all_that_lies_in_the_array_was_writte
 def test_what_was_lent_is_copied_before_it_is_changed() -> None:
     dirty, own = chunk(), full(1)
     dirty.lend(own)
-    assert dirty.readable() is own
+    assert dirty.values is own
     taken(dirty)
     dirty.write(ROW0, full(2)[:1])
     assert (own == 1).all()

@@ -19,6 +19,7 @@ from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError, StoreError, Unavailable
 from nczfs.library.opening import open_zmap
+from nczfs.model.boxes import Box
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
 from nczfs.zmap.memory import MemoryZMap
@@ -551,6 +552,28 @@ def test_a_spooled_chunk_that_has_no_place_yet_follows_the_object_that_the_mount
     wanted = list(range(2 * CHUNK))
     wanted[0], wanted[CHUNK] = 100, 1
     assert spooling.stored(memory)[: 2 * CHUNK] == wanted
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_chunk_whose_first_write_fails_while_its_object_is_stored_leaves_nothing(
+    tmp_path: Path, is_read: bool
+) -> None:
+    with mounted(new_memory(), tmp_path) as mount:
+        dirty, here = mount.writeback._dirty, (mount.v.stored, (1,))
+        begun: list[Any] = []
+
+        def begin(operation: str, key: str) -> None:
+            if operation == "write":
+                begun.append(dirty.entry(here, mount.v.writer(), Box((0,), (CHUNK,))))
+
+        mount.before = begin
+        mount.write(0, 1)
+        mount.v.flush()
+        assert mount.writeback.unsaved == 1
+        if is_read:
+            assert mount.read(CHUNK - 1, CHUNK + 1) == [spooling.FILL] * 2
+        dirty.remove_unwritten(here, begun[0])
+        assert mount.writeback.unsaved == 0
 
 
 def test_chunks_of_variable_length_share_an_object_too(memory: MemoryZMap) -> None:
