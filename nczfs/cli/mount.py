@@ -55,10 +55,11 @@ def run(request: CommandLine) -> int:
         log = logs.configure_foreground(settings)
 
         def announce() -> None:
+            source, by = parse_url(url).text, f", or `nczfs umount {mountpoint}`,"
+            if mounting.is_descriptor(mountpoint):
+                by = ""  # whoever mounted knows where
             print(
-                f"nczfs: {parse_url(url).text} is mounted on {mountpoint}; Ctrl-C, or `nczfs"
-                f" umount {mountpoint}`, ends it",
-                file=sys.stderr,
+                f"nczfs: {source} is mounted on {mountpoint}; Ctrl-C{by} ends it", file=sys.stderr
             )
 
         mount(url, mountpoint, request, log, announce)

@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 import pyfuse3
@@ -224,7 +224,7 @@ def _put(pages: _Pages) -> None:
     try:
         # It takes any contiguous buffer; the annotation of pyfuse3 says bytes.
         pyfuse3.notify_store(
-            pyfuse3.InodeT(pages.ticket.ino),
+            cast("pyfuse3.InodeT", pages.ticket.ino),
             pages.offset,
             pages.data,  # type: ignore[arg-type]
         )
@@ -238,9 +238,9 @@ def _put(pages: _Pages) -> None:
 def _tell_kernel(note: _Note) -> None:
     try:
         if isinstance(note, tuple):
-            pyfuse3.invalidate_entry(pyfuse3.InodeT(note[0]), pyfuse3.FileNameT(note[1]))
+            pyfuse3.invalidate_entry(cast("pyfuse3.InodeT", note[0]), note[1])
         else:
-            pyfuse3.invalidate_inode(pyfuse3.InodeT(note))
+            pyfuse3.invalidate_inode(cast("pyfuse3.InodeT", note))
     except FileNotFoundError:
         pass  # the kernel does not know it: nothing to forget
     except OSError as error:

@@ -7,7 +7,9 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from errno import EACCES, EINVAL, ENOSYS, EPERM
+from typing import cast
 
+# Its types of numbers and names came with pyfuse3 3.4, so that they stand in annotations alone.
 import pyfuse3
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError, StatvfsData
 
@@ -64,7 +66,7 @@ class Operations(pyfuse3.Operations):
         self._fs = fs
         self._workers = workers
         self._absent = EntryAttributes()
-        self._absent.st_ino = pyfuse3.InodeT(0)
+        self._absent.st_ino = 0
         self._absent.entry_timeout = negative_ttl_s
         self._on_init = on_init
         self._judges_access = judges_access
@@ -178,7 +180,7 @@ class Operations(pyfuse3.Operations):
                     return
                 await self._workers.metadata.run("readdir", listing.load)
                 continue
-            name = pyfuse3.FileNameT(entry.name)
+            name = entry.name
             if not pyfuse3.readdir_reply(token, name, _entry(entry.attributes), entry.cookie):
                 break
             accepted += 1
@@ -392,7 +394,7 @@ class Operations(pyfuse3.Operations):
         if _writes(flags):
             self._writable.add(opened.handle)
         return FileInfo(
-            fh=pyfuse3.FileHandleT(opened.handle),
+            fh=cast("pyfuse3.FileHandleT", opened.handle),
             direct_io=opened.direct_io,
             keep_cache=opened.keep_cache,
         )
@@ -420,9 +422,9 @@ def _owner(ctx: pyfuse3.RequestContext) -> NodeOwner | None:
 def _entry(attributes: NodeAttributes) -> EntryAttributes:
     """Make FUSE's attributes, whose default timeouts of 300 s are replaced here."""
     entry = EntryAttributes()
-    entry.st_ino = pyfuse3.InodeT(attributes.ino)
+    entry.st_ino = cast("pyfuse3.InodeT", attributes.ino)
     kind = stat.S_IFDIR if attributes.kind is FileKind.DIRECTORY else stat.S_IFREG
-    entry.st_mode = pyfuse3.ModeT(kind | attributes.mode)
+    entry.st_mode = kind | attributes.mode
     entry.st_nlink = attributes.nlink
     entry.st_uid = attributes.uid
     entry.st_gid = attributes.gid
