@@ -444,6 +444,7 @@ class Dataset(Hierarchy):
     def joined(self, path: str) -> None:
         """Note that what was made apart at a path, or below it, is stored now."""
         self.forget_documents(path)
+        self.edits.note_change()
         self._tell_edited(self.prefix(path))
 
     def _note_edited(self, path: str) -> None:

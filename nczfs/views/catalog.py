@@ -37,12 +37,13 @@ FILE_BYTES_MAX = (1 << 63) - (1 << 32)
 CHUNKS = "chunks"
 ATTRIBUTES = "attributes"
 INFO = "info.json"
+ZOM = "zom.json"
 RAW = "values.raw"
 LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
 LATER_VARIABLE_NAMES = ("preview.png",)
 CDL_SUFFIX = ".cdl"
-LATER_GROUP_NAMES = ("zom.json", "preview.png")
+LATER_GROUP_NAMES = ("preview.png",)
 GROUP_SUFFIXES = (CDL_SUFFIX, *NETCDF_SUFFIXES, NCSTREAM.suffix)
 
 
@@ -189,6 +190,7 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
         (
             INFO,
             ATTRIBUTES,
+            ZOM,
             *LATER_GROUP_NAMES,
             *(f"{file_name}{suffix}" for suffix in GROUP_SUFFIXES),
         )
@@ -197,7 +199,7 @@ def reserved_group_names(file_name: str) -> frozenset[str]:
 
 def is_like_a_view(name: str) -> bool:
     """Return whether any virtual file has this name, now or in a later version."""
-    names = (*VARIABLE_VIEWS, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
+    names = (*VARIABLE_VIEWS, ZOM, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
     return name in names or name.endswith(GROUP_SUFFIXES)
 
 

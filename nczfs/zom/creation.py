@@ -78,7 +78,7 @@ def create_in(
     options: EngineOptions | None = None,
 ) -> int:
     """Make a hierarchy that fills an open store; see `create`."""
-    node = _known(checked(node))
+    node = known_members(checked(node))
     if not zmap.features.writable:
         raise NotWritable(f"{zmap.name}: this store is read-only")
     zmap.prepare_writing()
@@ -145,12 +145,12 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     return count
 
 
-def _known(node: Node) -> Node:
-    """Return a hierarchy in which unknown members are none."""
+def known_members(node: Node) -> Node:
+    """Return a hierarchy in which members that are unknown are none."""
     if isinstance(node, ArrayV2 | ArrayV3):
         return node
     members = (node.members or {}).items()
-    return with_members(node, {name: _known(member) for name, member in members})
+    return with_members(node, {name: known_members(member) for name, member in members})
 
 
 def _batches(node: Node) -> Iterator[list[tuple[str, Node]]]:

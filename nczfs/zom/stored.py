@@ -8,9 +8,10 @@ from typing import Protocol
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import StoreDocuments
+from nczfs.engine.metadata.turns import take
 from nczfs.errors import CorruptStore, MetadataError, NoSuchNode, ReferenceRefused
 from nczfs.formats.base import Consolidated
-from nczfs.formats.names import below
+from nczfs.formats.names import below, parent_of
 from nczfs.formats.zom.checking import LEVELS_MAX
 from nczfs.formats.zom.documents import NodeKeys, keys_for, node_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, with_members
@@ -65,6 +66,7 @@ def read_stored(
     depth: int | None = None,
     is_consolidated: bool = False,
     nodes_max: int | None = None,
+    bytes_max: int | None = None,
 ) -> StoredHierarchy:
     """Return the hierarchy at a node of an open dataset, from its stored documents.
 
@@ -78,6 +80,7 @@ def read_stored(
     is_consolidated : read the consolidated metadata where there are any. They are read in any case
         where the store cannot list names.
     nodes_max : groups whose members would be more in all have unknown members, and a problem.
+    bytes_max : of documents. Groups whose members would have more have unknown members, too.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def read_stored(
     source: _Source = _Single(dataset)
     if is_consolidated or not dataset.zmap.features.lists_all:
         source = _Copy.of(dataset) or source
-    return _Walk(source, dataset, nodes_max).hierarchy(path, depth)
+    return _Walk(source, dataset, nodes_max, bytes_max).hierarchy(path, depth)
 
 
 class _Source(Protocol):
@@ -114,8 +117,11 @@ class _Single:
         self._dataset = dataset
         self._documents: StoreDocuments = dataset.documents()
         self.get = self._documents.get
-        self.fetch = self._documents.fetch
         self.lacks = self._documents.lacks
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        if self._dataset.is_far:
+            self._documents.fetch(keys)
 
     def names(self, paths: list[str]) -> Iterator[list[str] | MetadataError]:
         if not self._dataset.is_far or len(paths) < 2:
@@ -174,6 +180,8 @@ class _Walk:
     source: _Source
     dataset: Dataset
     nodes_max: int | None
+    bytes_max: int | None = None
+    nbytes: int = 0
     problems: list[Problem] = field(default_factory=list)
     found: dict[str, Node] = field(default_factory=dict)  # groups before their members
     unknown: set[str] = field(default_factory=set)
@@ -217,16 +225,21 @@ class _Walk:
             self.source.fetch(below(path, keys.group) for path in lacking)
         found: list[str] = []
         for path in paths:
+            if parent_of(path) in self.unknown:
+                continue
             try:
                 node = self._node(path, keys)
             except _UNREADABLE as error:
                 self._leave([path], root, str(error), is_known=False)
                 continue
-            if node is not None:
+            if self.bytes_max is not None and self.nbytes > self.bytes_max:
+                why = f"the members are left out: their documents have over {self.bytes_max} bytes"
+                self._leave([parent_of(path)], root, why)
+            elif node is not None:
                 self.found[path] = node
                 if not isinstance(node, ArrayV2 | ArrayV3):
                     found.append(path)
-        return found
+        return [path for path in found if parent_of(path) not in self.unknown]
 
     def _node(self, path: str, keys: NodeKeys) -> Node | None:
         names = [keys.array, *((keys.attributes,) if keys.attributes else ())]
@@ -238,6 +251,8 @@ class _Walk:
             data = self.source.get(below(path, keys.group))
             if data is not None:
                 documents[keys.group] = data
+        self.nbytes += sum(map(len, documents.values()))
+        take(self.nbytes)
         return node_of(documents, path)
 
     def _undocumented(self, keys: NodeKeys) -> Node | None:

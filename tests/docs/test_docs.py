@@ -106,6 +106,7 @@ def test_every_virtual_file_is_documented() -> None:
     names = [
         *catalog.VARIABLE_VIEWS,
         *catalog.LATER_VARIABLE_NAMES,
+        catalog.ZOM,
         *catalog.LATER_GROUP_NAMES,
         *(f"NAME{suffix}" for suffix in catalog.GROUP_SUFFIXES),
         f"{catalog.ATTRIBUTES}/NAME",

@@ -89,7 +89,15 @@ def test_odd_names_are_names(tmp_path: Path) -> None:
         put_array(store, f"odd.zarr/{name}", FIELD + number, (2, 4), attributes={name: number})
     with mounted(tmp_path) as mount:
         place = mount / "datasets/odd.zarr"
-        files = {"odd.cdl", "odd.nc", "odd.classic.nc", "odd.ncs", "info.json", "attributes"}
+        files = {
+            "odd.cdl",
+            "odd.nc",
+            "odd.classic.nc",
+            "odd.ncs",
+            "info.json",
+            "attributes",
+            "zom.json",
+        }
         assert set(os.listdir(place)) == {*ODD_NAMES, *files}
         for number, name in enumerate(ODD_NAMES):
             raw = (FIELD + number).tobytes()
@@ -113,7 +121,7 @@ def test_a_member_named_like_a_virtual_file_gets_a_tilde(tmp_path: Path) -> None
         place = mount / "datasets/a.zarr"
         shown = ["attributes~", "info.json~", "a.nc~", "a.cdl~~", "a.cdl~"]
         shown += ["chunks", "values.raw", "a"]
-        files = {"a.cdl", "a.nc", "a.classic.nc", "a.ncs", "info.json", "attributes"}
+        files = {"a.cdl", "a.nc", "a.classic.nc", "a.ncs", "info.json", "attributes", "zom.json"}
         assert set(os.listdir(place)) == {*shown, *files}
         for number, name in enumerate(shown):
             assert (place / name / "values.raw").read_bytes() == (FIELD + number).tobytes(), name

@@ -59,7 +59,7 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def members(group: Path) -> set[str]:
-    return set(os.listdir(group)) - {"info.json", "attributes"}
+    return set(os.listdir(group)) - {"info.json", "attributes", "zom.json"}
 
 
 def test_a_group_that_holds_nothing_has_no_netcdf_file(group: Path) -> None:

@@ -65,7 +65,11 @@ def check(dataset: Path, sample: Path, scratch: Path) -> None:
     (file,) = (name for name in os.listdir(dataset) if name in ("sample.nc", f"{NAME}.nc"))
     classic = file.replace(".nc", ".classic.nc")
     members = {"t2m", "count", "time", "lat", "lon", "kinds", file, classic, "attributes"}
-    assert set(os.listdir(dataset)) == members | {"info.json", file.replace(".nc", ".cdl")}
+    assert set(os.listdir(dataset)) == members | {
+        "info.json",
+        "zom.json",
+        file.replace(".nc", ".cdl"),
+    }
     assert sorted(os.listdir(dataset / "attributes")) == ["Conventions", "title"]
     problems = json.loads((dataset / "info.json").read_text())["problems"]
     assert problems == [f"{classic} leaves out /kinds: is a group"]

@@ -158,6 +158,7 @@ def check_sample(place: Path) -> None:
         f"{name}.classic.nc",
         f"{name}.ncs",
         "info.json",
+        "zom.json",
         "attributes",
     }
     assert (place / "attributes/title").read_text() == "a sample\n"

@@ -223,6 +223,11 @@ class Edits:
             self.revision += 1
         self._changed_at(path)
 
+    def note_change(self) -> None:
+        """Note that nodes read differently, though nothing is pending."""
+        with self._lock:
+            self.revision += 1
+
     def move(self, path: str, goal: str) -> None:
         """Move the pending changes of a node, and of all below it, to another path.
 
@@ -467,9 +472,8 @@ class Edits:
         for axis, dimension in enumerate(variable.dimensions):
             if dimension.unlimited:
                 path = dimension.group
-                stored = documents.node(self.format, path)
                 declaring = (change for change in taken.get(path, ()) if change.declares)
-                group, _ = self._changed(path, stored, declaring)
+                group, _ = self._changed(path, documents.node(self.format, path), declaring)
                 known = group.dimensions if isinstance(group, GroupHeader) else ()
                 sizes = (other.size for other in known if other.name == dimension.name)
                 variable = Resize(axis, max(sizes, default=0), grows=True).apply(variable)

@@ -23,6 +23,17 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import CodecSpec, Json
 
 CODECS_MAX = 64
+MEMBERS = (
+    "shape",
+    "chunks",
+    "filters",
+    "dtype",
+    "order",
+    "dimension_separator",
+    "compressor",
+    "fill_value",
+)
+"""What `array_v2` reads."""
 
 _SINGLE_BYTES = re.compile(r"[<>]([biu]1)\Z")
 _NAMES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)")

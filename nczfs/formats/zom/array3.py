@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 from nczfs.errors import BadMetadata
@@ -36,11 +34,7 @@ _Place: TypeAlias = Callable[[str], str]
 
 _NO_LIMIT = FormatOptions(chunk_bytes_max=2**63)
 _SEPARATORS = {"default": "/", "v2": "."}
-_KNOWN = ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_TO_BYTES
-_OF_V2 = {f"|{code}": name for name, code in CORE_TYPES.items() if code.endswith("1")}
-
-
-_MEMBERS = (
+MEMBERS = (
     "shape",
     "data_type",
     "chunk_grid",
@@ -50,11 +44,13 @@ _MEMBERS = (
     "dimension_names",
     "storage_transformers",
 )
-_REMEMBERED, _TEXT_MAX = 256, 4 << 10
+"""What `array_v3` reads."""
+_KNOWN = ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_TO_BYTES
+_OF_V2 = {f"|{code}": name for name, code in CORE_TYPES.items() if code.endswith("1")}
 
 
 def array_v3(members: dict[str, Json], pointer: str, corrections: Corrections) -> ArrayV3:
-    """Return an array of Zarr v3. Most arrays of a hierarchy have one of a few forms.
+    """Return an array of Zarr v3.
 
     Parameters
     ----------
@@ -65,31 +61,6 @@ def array_v3(members: dict[str, Json], pointer: str, corrections: Corrections) -
     BadMetadata : as `loads`.
     """
 
-    own = {name: members[name] for name in _MEMBERS if name in members}
-    try:
-        text = json.dumps(own)
-    except (TypeError, ValueError, RecursionError):  # not JSON: told with its place
-        return _array(members, pointer, corrections)
-    known = _remembered(text) if len(text) <= _TEXT_MAX else None
-    if known is None:
-        return _array(members, pointer, corrections)
-    for name in own:
-        del members[name]
-    return known
-
-
-@lru_cache(_REMEMBERED)
-def _remembered(text: str) -> ArrayV3 | None:
-    """Return an array; None: it is wrong, or has slips, of which messages name the place."""
-    slips: list[str] = []
-    try:
-        found = _array(json.loads(text), "", Corrections(notice=slips.append))
-    except BadMetadata:
-        return None
-    return None if slips else found
-
-
-def _array(members: dict[str, Json], pointer: str, corrections: Corrections) -> ArrayV3:
     def place(name: str) -> str:
         return below(pointer, name)
 

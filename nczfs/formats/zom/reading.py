@@ -8,8 +8,7 @@ from nczfs.formats.names import is_name
 from nczfs.formats.registry import FORMATS
 from nczfs.formats.zarr3.inline import CONSOLIDATED
 from nczfs.formats.zarr3.names import name_fault
-from nczfs.formats.zom.array2 import array_v2
-from nczfs.formats.zom.array3 import array_v3
+from nczfs.formats.zom.arrays import read_array
 from nczfs.formats.zom.checking import (
     LEVELS_MAX,
     Corrections,
@@ -19,7 +18,7 @@ from nczfs.formats.zom.checking import (
     unheard,
     wrong,
 )
-from nczfs.formats.zom.nodes import Array, Group, GroupV2, GroupV3, Node, with_members
+from nczfs.formats.zom.nodes import Group, GroupV2, GroupV3, Node, with_members
 from nczfs.formats.zom.pointers import below
 from nczfs.formats.zom.writing import json_of
 from nczfs.messages import shown
@@ -61,8 +60,7 @@ def _node(
     if _is_array(fields, found, pointer):
         if "members" in fields:
             raise wrong(below(pointer, "members"), "an array has no members")
-        read_array = array_v2 if found == 2 else array_v3
-        array: Array = read_array(fields, pointer, corrections)
+        array = read_array(fields, found, pointer, corrections)
         return replace(array, attributes=kept, others=_others(fields, found, pointer))
     group: Group = GroupV2() if found == 2 else GroupV3()
     members = _members(fields.pop("members", None), pointer, corrections, found, level)

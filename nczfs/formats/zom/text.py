@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from json.encoder import encode_basestring  # without the checks of the encoder
 from typing import NoReturn
 
 from nczfs.errors import BadMetadata
@@ -59,14 +60,53 @@ def loads(
         raise BadMetadata(f"{where}: {error}", error.pointer) from error
 
 
-def dumps(node: Node, *, indent: int | None = 2) -> str:
-    """Return the JSON of a hierarchy, with the members of groups by name."""
-    return spelled(json_of(node, is_explicit=True), indent=indent)
+def dumps(node: Node) -> str:
+    """Return the JSON of a hierarchy, with the members of groups by name.
+
+    Each member of a node and each attribute has a line, so that programs that compare lines tell
+    what differs.
+    """
+    lines: list[str] = []
+    _node_lines(json_of(node, is_explicit=True), "", "", lines)
+    return _printable("\n".join(lines))
 
 
 def spelled(value: Json, *, indent: int | None = 2) -> str:
     """Return the text of JSON, in which nothing controls a terminal."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _printable(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent))
+
+
+def _node_lines(node: dict[str, Json], before: str, margin: str, lines: list[str]) -> None:
+    """Add the lines of a node; `before` precedes its first brace."""
+    lines.append(f"{before}{{")
+    inner = f"{margin}  "
+    for name, value in node.items():
+        start = f"{inner}{encode_basestring(name)}: "
+        if name == "members" and isinstance(value, dict) and value:
+            lines.append(f"{start}{{")
+            for member, each in value.items():
+                assert isinstance(each, dict)
+                start = f"{inner}  {encode_basestring(member)}: "
+                _node_lines(each, start, f"{inner}  ", lines)
+                lines[-1] += ","
+            lines[-1] = lines[-1][:-1]
+            lines.append(f"{inner}}},")
+        elif name == "attributes" and isinstance(value, dict) and value:
+            lines.append(f"{start}{{")
+            for key, each in value.items():
+                lines.append(f"{inner}  {encode_basestring(key)}: {_line(each)},")
+            lines[-1] = lines[-1][:-1]
+            lines.append(f"{inner}}},")
+        else:
+            lines.append(f"{start}{value if type(value) is int else _line(value)},")
+    lines[-1] = lines[-1][:-1]
+    lines.append(f"{margin}}}")
+
+
+_line = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def _printable(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

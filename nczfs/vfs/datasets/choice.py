@@ -7,7 +7,16 @@ from typing import Final
 
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
-from nczfs.views.catalog import ATTRIBUTES, CDL_SUFFIX, CHUNKS, INFO, LINES, RAW, VARIABLE_VIEWS
+from nczfs.views.catalog import (
+    ATTRIBUTES,
+    CDL_SUFFIX,
+    CHUNKS,
+    INFO,
+    LINES,
+    RAW,
+    VARIABLE_VIEWS,
+    ZOM,
+)
 from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4
 
 _SUFFIXES: Final = (CDL_SUFFIX, CLASSIC.suffix, NETCDF4.suffix, NCSTREAM.suffix)
@@ -46,7 +55,7 @@ def copied_names(node: Node) -> tuple[str, ...]:
 
 def view_words() -> tuple[str, ...]:
     """Return the words that `--views` can have."""
-    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, *map(view_word, _SUFFIXES), COPY)
+    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, ZOM, *map(view_word, _SUFFIXES), COPY)
 
 
 def view_word(name: str) -> str:

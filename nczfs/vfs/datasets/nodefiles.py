@@ -8,6 +8,7 @@ from itertools import chain
 from nczfs.library.resolved import At, Broken
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.datasets.attributes import AttributesDirectory
+from nczfs.vfs.datasets.hierarchyfile import HierarchyFile
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
@@ -16,7 +17,7 @@ from nczfs.vfs.nodes import TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
 from nczfs.views.base import View
-from nczfs.views.catalog import INFO
+from nczfs.views.catalog import INFO, ZOM
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
@@ -41,7 +42,9 @@ def node_files(
         if isinstance(node, Variable):
             return (*refused, *_netcdf_faults(context, node, stem(name)))
         netcdf = (s for s in sources if s.form.kind.suffix in NETCDF_SUFFIXES)
-        return (*refused, *chain.from_iterable(map(context.netcdf.omitted, netcdf)))
+        omitted = map(context.netcdf.omitted, netcdf)
+        lacking = context.hierarchies.problems(at.dataset, opened)
+        return (*refused, *chain.from_iterable(omitted), *lacking)
 
     if isinstance(node, GroupHeader):
         views = catalog.group_views(at.dataset, node, stem(name), notes)
@@ -56,6 +59,9 @@ def node_files(
             files[file_name] = _maker(context, at, file_name, view)
     for source in sources:
         files[source.place.name] = _netcdf_maker(context, at, source)
+    if isinstance(node, GroupHeader):
+        # Last: a program that copies files one by one has been refused others before.
+        files[ZOM] = lambda: HierarchyFile(context, at, opened)
     return files
 
 

@@ -22,13 +22,14 @@ from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.heldfiles import HeldFiles
+from nczfs.vfs.datasets.hierarchies import Hierarchies
 from nczfs.vfs.datasets.importing import GroupImport, ImportOptions
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.datasets.running import RunningImports
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import OpenFile
-from nczfs.views.catalog import CDL_SUFFIX
+from nczfs.views.catalog import CDL_SUFFIX, ZOM
 from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.zmap import keys
@@ -120,6 +121,7 @@ class DatasetsTree:
                 [form for form in netcdf.formats if choice.has(form.kind.suffix)],
                 netcdf.record_dimensions,
             ),
+            Hierarchies(engine, metadata.ttl_s, self._replaced, is_shown=choice.has(ZOM)),
             self.editing,
             self.arrivals,
             self._replacement if self.imports.replaces and self.held is not None else None,
@@ -194,6 +196,7 @@ class DatasetsTree:
         self.known.forget(prefix)
         self.context.refusals.forget(prefix)
         self.context.netcdf.forget(prefix)
+        self.context.hierarchies.forget(prefix)
         if self.removing is not None:
             self.removing.hidden.forget(prefix)
         self._removed(prefix)
@@ -227,6 +230,7 @@ class DatasetsTree:
         self.known.forget(prefix)
         self.context.refusals.forget(prefix)
         self.context.netcdf.forget(prefix)
+        self.context.hierarchies.forget(prefix)
         if self.removing is not None:
             self.removing.forget(prefix)
 

@@ -19,6 +19,7 @@ from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.editing import TreeEditing
+from nczfs.vfs.datasets.hierarchies import Hierarchies
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.nodes import File, FixedContent, NodeStat, OpenFile, TreeNode
@@ -39,6 +40,7 @@ class ViewContext:
     opened : called when a file with values of a variable is opened.
     refusals : of the last writes.
     netcdf : the netCDF files.
+    hierarchies : the texts of the Zarr Object Model.
     editing : of datasets; None if nothing may be changed.
     arrivals : files that come into new directories; None if nothing can be copied into datasets.
     replacement : opens a file that takes new content of the group at a path of a dataset, by the
@@ -53,6 +55,7 @@ class ViewContext:
     opened: Callable[[Dataset, Variable], None]
     refusals: Refusals
     netcdf: NetcdfVersions
+    hierarchies: Hierarchies
     editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
     replacement: Callable[[Dataset, str, str], OpenFile] | None = None

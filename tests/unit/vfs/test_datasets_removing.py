@@ -450,10 +450,10 @@ def test_a_new_node_in_the_place_of_a_removed_one_is_shown_whole(
     """SEMANTICS W14."""
     rm_r(fs, f"{N}/g")
     fs.mkdir(find(fs, N).ino, b"g", 0o755)
-    assert set(listing(fs, f"{N}/g")) == {"attributes", "info.json"}
+    assert set(listing(fs, f"{N}/g")) == {"attributes", "info.json", "zom.json"}
     rm_r(fs, N)
     fs.mkdir(find(fs, "datasets/d").ino, b"n.zarr", 0o755)
-    assert set(listing(fs, N)) == {"attributes", "info.json"}
+    assert set(listing(fs, N)) == {"attributes", "info.json", "zom.json"}
 
 
 def test_the_dataset_that_is_mounted_stays(mount: Mount, store: ZMap) -> None:
@@ -540,7 +540,7 @@ def test_a_plain_group_goes_too(fs: TreeFileSystem, store: ZMap) -> None:
     put_group(store, "z.zarr", {"a": 1})
     put_group(store, "z.zarr/sub", {})
     rm_r(fs, "datasets/z.zarr/sub")
-    files = {"attributes", "info.json", "z.cdl", "z.nc", "z.classic.nc", "z.ncs"}
+    files = {"attributes", "info.json", "z.cdl", "z.nc", "z.classic.nc", "z.ncs", "zom.json"}
     assert listing(fs, "datasets/z.zarr").keys() == files
     rm_r(fs, "datasets/z.zarr")
     assert keys_of(store, "z.zarr") == []

@@ -83,7 +83,17 @@ def test_every_prefix_is_a_directory_of_datasets_and_plain_objects_are_not_there
 
 
 def test_a_group_shows_its_members_and_its_files(fs: TreeFileSystem) -> None:
-    names = {"v", "y", "a.cdl", "a.nc", "a.classic.nc", "a.ncs", "info.json", "attributes"}
+    names = {
+        "v",
+        "y",
+        "a.cdl",
+        "a.nc",
+        "a.classic.nc",
+        "a.ncs",
+        "info.json",
+        "attributes",
+        "zom.json",
+    }
     assert set(listing(fs, "datasets/a.zarr")) == names
     assert read(fs, "datasets/a.zarr/attributes/title") == b"a test\n"
     cdl = read(fs, "datasets/a.zarr/a.cdl").decode()

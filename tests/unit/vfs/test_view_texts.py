@@ -10,6 +10,7 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import BadValue, NotPermitted
 from nczfs.vfs.datasets.access import AccessLog
+from nczfs.vfs.datasets.hierarchies import Hierarchies
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
@@ -66,7 +67,11 @@ def context_of(engine: Engine, *, is_prompt: bool = False) -> ViewContext:
     netcdf = NetcdfVersions(engine, TTL_S, [], ())
     refusals = Refusals(lambda _: None)
     opened = lambda *_: None  # noqa: E731
-    return ViewContext(engine, TTL_S, is_prompt, MTIME_NS, AccessLog(), opened, refusals, netcdf)
+    hierarchies = Hierarchies(engine, TTL_S, lambda _: None, is_shown=False)
+    log = AccessLog()
+    return ViewContext(
+        engine, TTL_S, is_prompt, MTIME_NS, log, opened, refusals, netcdf, hierarchies
+    )
 
 
 def file_of(

@@ -1,0 +1,166 @@
+"""What a hierarchy that is declared makes of a group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nczfs.engine.structure.editor import Editor
+from nczfs.errors import NotWritable
+from nczfs.formats.zom.nodes import Group
+from nczfs.library.opening import open_zmap
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.memory import MemoryZMap
+from nczfs.zom import ArrayV2, GroupV2, GroupV3, Node, from_flat, to_flat, to_v3
+from nczfs.zom.creation import create_in
+from nczfs.zom.declaring import NAMED_MAX, declare, declared
+from nczfs.zom.stored import read_stored
+
+X = ArrayV2((4,), (2,), "<i4", attributes={"units": "m"})
+TREE = GroupV2({"g": GroupV2({"x": X}), "x": X}, {"t": 1, "old": 1})
+MORE = GroupV2(
+    {
+        "g": GroupV2({"x": replace(X, attributes={"a/b": 1}), "new": X}),
+        "x": X,
+        "h": GroupV2({"y": X, "unknown": GroupV2(None)}),
+    },
+    {"t": [2], "u": {"v": 1}},
+)
+
+
+def made(zmap: ZMap, node: Node, path: str = "") -> Node:
+    """What a store holds after a hierarchy was declared in a group of its dataset."""
+    with open_zmap(zmap, "r+") as opened:
+        dataset = opened.engine_dataset
+        declare(dataset, path, node, Editor(dataset, None))
+    return stored(zmap)
+
+
+def stored(zmap: ZMap) -> Node:
+    with open_zmap(zmap) as opened:
+        found = read_stored(opened.engine_dataset)
+    assert not found.problems
+    return found.node
+
+
+def content(zmap: ZMap) -> dict[str, bytes]:
+    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
+
+
+@pytest.fixture(params=[2, 3])
+def version(request: pytest.FixtureRequest) -> int:
+    found: int = request.param
+    return found
+
+
+def of(node: Group, version: int) -> Node:
+    return node if version == 2 else to_v3(node)
+
+
+def known(node: Node) -> Node:
+    """A hierarchy in which no members are unknown, as they are in the flat form."""
+    return from_flat(to_flat(node))
+
+
+def test_attributes_change_and_members_come(version: int) -> None:
+    """SEMANTICS D23."""
+    zmap = MemoryZMap()
+    create_in(zmap, of(TREE, version))
+    assert made(zmap, of(MORE, version)) == known(of(MORE, version))
+
+
+def test_unknown_members_stay() -> None:
+    zmap = MemoryZMap()
+    create_in(zmap, TREE)
+    assert made(zmap, GroupV2(None, {"t": 2})) == replace(TREE, attributes={"t": 2})
+    with pytest.raises(NotWritable, match="'/members/g/members'"):  # too many to be compared
+        declared(GroupV2({"g": GroupV2(None)}), GroupV2({"g": GroupV2({})}))
+
+
+@pytest.mark.parametrize("form", ["nczarr-L2l", "zarr2", "zarr3"])
+def test_a_new_dataset_gets_the_version_of_what_is_declared(form: str, version: int) -> None:
+    """SEMANTICS D23."""
+    zmap = MemoryZMap()
+    open_zmap(zmap, "w", format=form).close()
+    assert made(zmap, of(MORE, version)) == known(of(MORE, version))
+    assert made(zmap, of(MORE, version)) == known(of(MORE, version))
+
+
+def test_what_else_a_document_holds_stays_as_it_is_spelled(version: int) -> None:
+    zmap = MemoryZMap()
+    create_in(zmap, of(GroupV2({}, {"a": 1}), version))
+    key = parse_key(".zattrs" if version == 2 else "zarr.json")
+    zmap.write(key, bytes(zmap.read(key).data).replace(b'"a": 1', b'"a": 1.50, "c": 1e2'))
+    made(zmap, of(GroupV2({}, {"a": 1.5, "c": 5}), version))
+    assert b'"a": 1.50' in zmap.read(key).data
+    assert b'"c": 5' in zmap.read(key).data
+
+
+def test_consolidated_metadata_are_kept_true(version: int) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=f"zarr{version}", consolidated=True) as root:
+        root.attrs["t"] = 1
+        root.create_group("g")
+    made(zmap, of(GroupV2({"g": GroupV2({}, {"b": 1}), "h": GroupV2({})}, {"t": 1}), version))
+    with open_zmap(zmap) as opened:
+        found = read_stored(opened.engine_dataset, is_consolidated=True).node
+    assert found == of(GroupV2({"g": GroupV2({}, {"b": 1}), "h": GroupV2({})}, {"t": 1}), version)
+
+
+@pytest.mark.parametrize(
+    ("node", "pointers"),
+    [
+        (GroupV2({"x": X}), ["/members/g"]),
+        (GroupV2({"g": GroupV2({}), "x": X}), ["/members/g/members/x"]),
+        (GroupV2({"g": X, "x": replace(X, shape=(9,))}), ["/members/g", "/members/x/shape/0"]),
+        (replace(TREE, others={"_more": 1}), ["/_more"]),
+        (GroupV2({f"y{i}": X for i in range(5)}), ["/members/g", "/members/x"]),
+    ],
+)
+def test_anything_else_is_refused_by_its_place(node: Group, pointers: list[str]) -> None:
+    """SEMANTICS D23."""
+    zmap = MemoryZMap()
+    create_in(zmap, TREE)
+    before = content(zmap)
+    with pytest.raises(NotWritable) as error:
+        made(zmap, node)
+    places = ", ".join(map(repr, pointers))
+    assert str(error.value).startswith(f"{places}: only attributes can change")
+    assert content(zmap) == before
+
+
+def test_a_refusal_names_some_places_and_counts_the_others() -> None:
+    present = GroupV2({f"y{i:02}": X for i in range(NAMED_MAX + 3)})
+    with pytest.raises(NotWritable, match="'/members/y09' and 3 more:"):
+        declared(present, GroupV2({}))
+    with pytest.raises(NotWritable, match=f"'/members/y{NAMED_MAX - 1:02}': only"):
+        declared(GroupV2(dict([*(present.members or {}).items()][:NAMED_MAX])), GroupV2({}))
+
+
+def refusal(zmap: ZMap, node: Node, path: str = "") -> str:
+    before = content(zmap)
+    with pytest.raises(NotWritable) as error:
+        made(zmap, node, path)
+    assert content(zmap) == before
+    return str(error.value)
+
+
+def test_what_does_not_fit_the_dataset_is_refused() -> None:
+    """SEMANTICS D23."""
+    zmap = MemoryZMap()
+    create_in(zmap, TREE)
+    assert refusal(zmap, GroupV3({})) == "is Zarr v3, and the dataset Zarr v2"
+    assert refusal(zmap, GroupV3({}), "g") == "is Zarr v3, and the dataset Zarr v2"
+    assert refusal(zmap, X) == "describes an array, and here is a group"
+    assert "is an array" in refusal(zmap, GroupV2({}), "x")
+    node = replace(TREE, attributes={**TREE.attributes, "_nczarr_group": {}})
+    assert "_nczarr_group" in refusal(zmap, node)
+
+
+def test_lists_of_members_are_left_to_other_ways() -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format="nczarr-L2l") as root:
+        root.attrs["t"] = 1
+    assert "NCZarr" in refusal(zmap, GroupV2({}, {"t": 2}))
