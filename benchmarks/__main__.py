@@ -23,6 +23,7 @@ from benchmarks import (
     reading,
     s3,
     s3store,
+    serving,
     sharding,
     timeseries,
     writing,
@@ -38,6 +39,7 @@ PARTS = {
     "s3store": s3store.main,
     "timeseries": timeseries.main,
     "sharding": sharding.main,
+    "serving": serving.main,
     "zipstore": zipstore.main,
     "codecs": codecs.main,
 }

@@ -50,7 +50,6 @@ def _serve(url: str, settings: Settings) -> None:
     share_one_heap()
     from nczfs.engine.options import MissingChunks
     from nczfs.serve.app import AppOptions, application
-    from nczfs.serve.cdm import CdmRemote
     from nczfs.serve.server import ServerOptions, listen, serve, url_of
     from nczfs.serve.store import ServedStore
 
@@ -78,8 +77,8 @@ def _serve(url: str, settings: Settings) -> None:
         try:
             app = application(
                 store,
-                CdmRemote(store, records),
                 AppOptions(clients, hosts=_hosts(settings, listener.getsockname()[0])),
+                records,
             )
             at = url_of(listener)
             _log.info(

@@ -38,6 +38,7 @@ from nczfs.serve.answers import (
     is_ordinary,
     refusal,
 )
+from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
 from nczfs.serve.files import FileRequest, file_answer
 from nczfs.serve.pages import ENDPOINT, directory_answer
@@ -60,6 +61,9 @@ HEADERS: Final = (
 TARGET_BYTES_MAX: Final = 8 << 10
 """Of the path and the query of a request."""
 
+SENT_BYTES: Final = 512 << 10
+"""The server is given parts of pieces: it copies them, at best within the processor's cache."""
+
 _LOGGED_MAX: Final = 300
 _T = TypeVar("_T")
 
@@ -81,8 +85,17 @@ class AppOptions:
     hosts: tuple[str, ...] = ("*",)
 
 
-def application(store: ServedStore, cdm: CdmRemote, options: AppOptions) -> ASGIApp:
-    """Return the service of a store."""
+def application(
+    store: ServedStore, options: AppOptions, record_dimensions: frozenset[str] = frozenset()
+) -> ASGIApp:
+    """Return the service of a store.
+
+    Parameters
+    ----------
+    record_dimensions : names of dimensions that are shown as unlimited.
+    """
+    budget = Budget()
+    cdm = CdmRemote(store, budget, record_dimensions)
     workers = CapacityLimiter(options.threads)
 
     async def made(make: Callable[[], _T]) -> _T:
@@ -125,7 +138,8 @@ def application(store: ServedStore, cdm: CdmRemote, options: AppOptions) -> ASGI
                     headers.get("if-range", ""),
                     headers.get("if-none-match", ""),
                 )
-                return file_answer(found, path.rpartition("/")[2], wanted)
+                name = path.rpartition("/")[2]
+                return file_answer(found, name, wanted, budget.block_bytes)
             return directory_answer(store, found, path)
 
         return await respond(request, make)
@@ -141,7 +155,7 @@ def application(store: ServedStore, cdm: CdmRemote, options: AppOptions) -> ASGI
         ],
         exception_handlers={HTTPException: _refused},
     )
-    return _Shell(inner, options.answers_max)
+    return _Shell(inner, options.answers_max, budget)
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
@@ -221,7 +235,10 @@ class _Pieces(Response):
 async def _forward(receiver: MemoryObjectReceiveStream[Buffer], send: Send) -> None:
     async with receiver:
         async for piece in receiver:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            view = memoryview(piece)
+            for start in range(0, len(view), SENT_BYTES):
+                part = view[start : start + SENT_BYTES]
+                await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 async def _cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -241,16 +258,16 @@ def _close(pieces: Iterator[Buffer]) -> None:
 class _Shell:
     """What is around every answer: its headers, the access log, and the limit of answers."""
 
-    def __init__(self, app: ASGIApp, answers_max: int) -> None:
+    def __init__(self, app: ASGIApp, answers_max: int, budget: Budget) -> None:
         self._app = app
         self._answers_max = answers_max
-        self._running = 0
+        self._budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         logged = _Logged(scope, send)
-        self._running += 1
+        self._budget.running += 1
         try:
             if (refused := self._refusal(scope)) is not None:
                 await _plain(refused)(scope, receive, logged.send)
@@ -262,12 +279,12 @@ class _Shell:
                 answer = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "see the log of the server")
                 await _plain(answer)(scope, receive, logged.send)
         finally:
-            self._running -= 1
+            self._budget.running -= 1
             logged.done()
 
     def _refusal(self, scope: Scope) -> Answer | None:
         """Return the answer to a request that is not looked at; None: it is."""
-        if self._running > self._answers_max:
+        if self._budget.running > self._answers_max:
             busy = refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE, "too many answers are being sent; ask again"
             )

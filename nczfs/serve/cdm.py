@@ -7,6 +7,7 @@ not be in memory together.
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,11 +27,13 @@ from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
 from nczfs.ncstream.names import text
 from nczfs.serve.answers import BINARY, Answer, Buffer, failure_text, text_answer
+from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
 from nczfs.serve.sections import SectionSpec, parse_specs, ranges_of
 from nczfs.serve.store import ServedGroup, ServedStore
-from nczfs.serve.values import BLOCK_BYTES, value_blocks
+from nczfs.serve.values import value_blocks
 from nczfs.vfs.datasets.nodefiles import stem
+from nczfs.views.forms import BinaryForm, Form
 from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
@@ -47,6 +50,7 @@ ROWS_BYTES_MAX: Final = 64 << 20
 _NCSTREAM: Final = {"Content-Description": "ncstream"}
 _XML: Final = "application/xml"
 _SPOOLED_BYTES: Final = 1 << 20
+_JOINED_BYTES_MAX: Final = 64 << 10
 _LEVEL_MAX: Final = 9
 
 
@@ -119,8 +123,11 @@ class CdmRemote:
     record_dimensions : names of dimensions that are shown as unlimited.
     """
 
-    def __init__(self, store: ServedStore, record_dimensions: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, store: ServedStore, budget: Budget, record_dimensions: frozenset[str] = frozenset()
+    ) -> None:
         self._store = store
+        self._budget = budget
         self._records = record_dimensions
 
     def answer(self, path: str, query: CdmQuery, url: str) -> Answer:
@@ -199,7 +206,8 @@ class CdmRemote:
         array = group.array(elements.variable)
         array.require_codecs()
         ranges = part.ranges[: len(array.description.shape)]
-        blocks = value_blocks(array, ranges, self._store.fresh_since)
+        block_bytes = self._budget.block_bytes
+        blocks = value_blocks(array, ranges, self._store.fresh_since, block_bytes)
         match type_:
             case DataType.STRING:
                 yield from _headed(
@@ -216,7 +224,7 @@ class CdmRemote:
                 yield b"".join(data_messages(part.name, type_, section, values))
             case _:
                 form = cell_form(array.description.dtype.native, elements.cell.newbyteorder(">"))
-                numbers = (form.render(values) for values in blocks)
+                numbers = (_big_endian(values, form) for values in blocks)
                 if len(part.ranges) > len(ranges):
                     width, kept = form.width, part.ranges[-1]
                     numbers = (_characters(cells, width, kept) for cells in numbers)
@@ -224,7 +232,7 @@ class CdmRemote:
                 if level is None or not size:
                     yield from _headed(array_head(part.name, type_, section, nbytes=size), numbers)
                 else:
-                    yield from _deflated(part, numbers, size, level)
+                    yield from _deflated(part, numbers, size, level, block_bytes)
 
 
 def _places(content: FileContent) -> dict[str, tuple[FileGroup, FileVariable]]:
@@ -274,7 +282,7 @@ def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
 def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
     """Yield the head of a message together with its first values, and then the others."""
     first = next(blocks, b"")
-    if len(first) < BLOCK_BYTES // 2:
+    if len(first) < _JOINED_BYTES_MAX:
         yield b"".join((head, first))
     else:
         yield head
@@ -282,7 +290,9 @@ def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
     yield from blocks
 
 
-def _deflated(part: _Part, numbers: Iterator[Buffer], size: int, level: int) -> Iterator[Buffer]:
+def _deflated(
+    part: _Part, numbers: Iterator[Buffer], size: int, level: int, block_bytes: int
+) -> Iterator[Buffer]:
     """Yield a message with one zlib stream, whose length is known when it is complete."""
     compressor = zlib.compressobj(level)
     with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spooled:
@@ -292,8 +302,17 @@ def _deflated(part: _Part, numbers: Iterator[Buffer], size: int, level: int) -> 
         nbytes = spooled.tell()
         spooled.seek(0)
         yield array_head(part.name, part.type, part.section, nbytes=nbytes, inflated_bytes=size)
-        while data := spooled.read(BLOCK_BYTES):
+        while data := spooled.read(block_bytes):
             yield data
+
+
+def _big_endian(values: np.ndarray[Any, Any], form: Form) -> Buffer:
+    """Return the bytes of a block, which is overwritten where that saves a copy of it."""
+    if isinstance(form, BinaryForm) and values.dtype.kind in "iuf" and values.dtype.isnative:
+        if sys.byteorder == "little" and values.dtype.itemsize > 1:
+            values.byteswap(inplace=True)
+        return values.view(np.uint8).data
+    return form.render(values)
 
 
 def _strings(values: np.ndarray[Any, Any]) -> bytes:

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import Final
 
 from nczfs.serve.answers import BINARY, TEXT, Answer, Buffer
-from nczfs.serve.values import BLOCK_BYTES
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.nodes import File, OpenFile
 
@@ -33,11 +32,15 @@ class FileRequest:
     if_none_match: str = ""
 
 
-def file_answer(file: File, name: str, request: FileRequest) -> Answer:
+def file_answer(file: File, name: str, request: FileRequest, block_bytes: int) -> Answer:
     """Return the bytes of a file, or those of the range that was asked for.
 
     The layout of the file stays the same while it is sent. Its tag changes with its layout; values
     may be newer in a later part, as in a mount.
+
+    Parameters
+    ----------
+    block_bytes : that are read at a time.
 
     Raises
     ------
@@ -47,7 +50,7 @@ def file_answer(file: File, name: str, request: FileRequest) -> Answer:
     opened = file.open()
     media_type = _TYPES.get(name.rpartition(".")[2], BINARY)
     if file.direct_io:  # its size is known when it is read
-        return Answer(_rest(opened), media_type)
+        return Answer(_rest(opened, block_bytes), media_type)
     try:
         stat = file.stat()
         headers = {
@@ -70,7 +73,9 @@ def file_answer(file: File, name: str, request: FileRequest) -> Answer:
     except BaseException:
         opened.close()
         raise
-    return Answer(_bytes(opened, start, stop), media_type, status, stop - start, headers)
+    return Answer(
+        _bytes(opened, start, stop, block_bytes), media_type, status, stop - start, headers
+    )
 
 
 def _range(text: str, size: int) -> tuple[int, int, HTTPStatus]:
@@ -97,20 +102,20 @@ def _tag(file: File, size: int, mtime_ns: int) -> str:
     return f'"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
 
 
-def _bytes(opened: OpenFile, start: int, stop: int) -> Iterator[Buffer]:
+def _bytes(opened: OpenFile, start: int, stop: int, block_bytes: int) -> Iterator[Buffer]:
     try:
         while start < stop:
-            data = opened.read(start, min(BLOCK_BYTES, stop - start))
+            data = opened.read(start, min(block_bytes, stop - start))
             start += len(data)
             yield data
     finally:
         opened.close()
 
 
-def _rest(opened: OpenFile) -> Iterator[Buffer]:
+def _rest(opened: OpenFile, block_bytes: int) -> Iterator[Buffer]:
     start = 0
     try:
-        while data := opened.read(start, BLOCK_BYTES):
+        while data := opened.read(start, block_bytes):
             start += len(data)
             yield data
     finally:

@@ -156,6 +156,7 @@ def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:
         loop="asyncio",
         http=Protocol,
         ws="none",
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         access_log=False,

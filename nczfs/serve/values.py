@@ -12,19 +12,19 @@ from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
+from nczfs.model.grid import ChunkGrid
 
-BLOCK_BYTES = 1 << 20
 AHEAD_MAX = 64  # chunks
 
 
 def value_blocks(
-    array: Array, ranges: Sequence[range], fresh_since: float, block_bytes: int = BLOCK_BYTES
+    array: Array, ranges: Sequence[range], fresh_since: float, block_bytes: int
 ) -> Iterator[Values]:
     """Yield the selected elements, one-dimensional, in this machine's byte order.
 
-    The chunks of the next block are requested before a block is read, so that they stay in the
-    cache: a chunk that several blocks touch is decoded once, as long as the cache has room for a
-    row of chunks.
+    A block of whole chunks is decoded into its own memory. Otherwise the chunks of the next block
+    are requested before a block is read, so that they stay in the cache: a chunk that several
+    blocks touch is decoded once, as long as the cache has room for a row of chunks.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def value_blocks(
     ------
     CodecError, MissingChunk, StructureChanged, StoreError.
     """
-    dtype = array.description.dtype.native
+    dtype, grid = array.description.dtype.native, array.description.grid
     tally = Tally()
     selections = block_selections(
         ranges, array.description.chunk_shape, max(1, block_bytes // max(1, dtype.itemsize))
@@ -43,15 +43,26 @@ def value_blocks(
     following = next(selections, None)
     while following is not None:
         selection, following = following, next(selections, None)
-        if following is not None and not array.source.is_grouped:
-            for part in itertools.islice(following.by_chunk(array.description.grid), AHEAD_MAX):
+        if following is not None and not (array.source.is_grouped or _is_whole(following, grid)):
+            for part in itertools.islice(following.by_chunk(grid), AHEAD_MAX):
                 array.request(part.chunk, tally, fresh_since)
         values = np.empty(selection.shape, dtype)
-        if (box := selection.box) is not None:
-            array.read_box(box, values, tally, fresh_since)
-        else:
+        if (box := selection.box) is None or _is_whole(selection, grid):
             array.read_selection(selection, values, tally, fresh_since)
+        else:
+            array.read_box(box, values, tally, fresh_since)
         yield values.reshape(-1)
+
+
+def _is_whole(selection: Selection, grid: ChunkGrid) -> bool:
+    """Return whether a selection is a box of whole chunks, which need not be kept in memory."""
+    box = selection.box
+    return box is not None and all(
+        cuts.at(start).start == start and (stop == length or cuts.at(stop).start == stop)
+        for start, stop, length, cuts in zip(
+            box.start, box.stop, grid.shape, grid.cuts, strict=True
+        )
+    )
 
 
 def block_selections(

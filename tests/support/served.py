@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from nczfs.engine.options import EngineOptions
 from nczfs.serve.app import AppOptions, application
-from nczfs.serve.cdm import CdmRemote
 from nczfs.serve.server import ServerOptions, answering, listen, url_of
 from nczfs.serve.store import ServedStore
 from nczfs.zmap.registry import StoreOptions
@@ -74,7 +73,7 @@ def served(
         listener = stack.enter_context(listen(server))
         store = ServedStore(str(url), StoreOptions(), options or EngineOptions())
         stack.callback(store.close)
-        inner = around(application(store, CdmRemote(store), app))
+        inner = around(application(store, app))
         at = url_of(listener)
         stack.enter_context(answering(inner, listener, server))
         yield Served(at, store)
