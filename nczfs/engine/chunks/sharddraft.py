@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Collection
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeAlias
 
 from nczfs.engine.chunks.base import ChunkStore, Draft, UnitIndex
 from nczfs.engine.chunks.loaded import Values
@@ -15,6 +17,10 @@ from nczfs.zmap.base import Part, Version
 
 Encode: TypeAlias = "Callable[[ChunkIndex, Values], tuple[Path, bytes | None]]"
 """Returns the path of a chunk in its shard, and its bytes; None: it is fill."""
+
+ENCODE_THREADS: Final = min(4, max(2, os.cpu_count() or 2))
+TOGETHER_BYTES: Final = 2 << 20  # less is encoded before threads have started
+AT_A_TIME_BYTES_MAX: Final = 32 << 20  # of the chunks that are encoded at a time
 
 
 class ShardDraft(Draft):
@@ -56,6 +62,18 @@ class ShardDraft(Draft):
                 return
             self.changes[path] = None if data is None else self.held.keep(data)
             self._chunks.add(chunk)
+
+    def put_all(self, values: Mapping[ChunkIndex, Values]) -> None:
+        """Put several chunks as `put` does; several threads encode them if that takes long."""
+        sizes = [each.nbytes for each in values.values()]
+        is_much = len(sizes) > 1 and sum(sizes) >= TOGETHER_BYTES
+        if not is_much or max(sizes) * ENCODE_THREADS > AT_A_TIME_BYTES_MAX:
+            for chunk, each in values.items():
+                self.put(chunk, each)
+            return
+        with ThreadPoolExecutor(ENCODE_THREADS, "nczfs-encode") as pool:
+            for _ in pool.map(self.put, values.keys(), values.values()):
+                pass  # the first error is raised here, and what has not begun is dropped
 
     def store(self, replaces: Version | None) -> Version | None:
         return self._store(self, replaces)

@@ -374,8 +374,7 @@ class ShardIO(UnitIO):
         draft = self.draft(unit)
         with self._storing():
             try:
-                for chunk, each in values.items():
-                    draft.put(chunk, each)
+                draft.put_all(values)
                 return self._put(draft, replaces, sending, explicitly=explicitly)
             finally:
                 draft.drop()
