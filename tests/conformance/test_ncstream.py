@@ -90,6 +90,19 @@ def test_a_stream_is_read(path: Path) -> None:
         } == expected["values"]
 
 
+REASONS = {
+    "bad-bomb": "inflates to more than the 40 bytes it should have",
+    "bad-length": "is longer than",
+    "bad-magic": "begins no message",
+    "bad-no-end": "it has no END",
+    "bad-section": "8 on, 1 apart, along dimension 0 of length 10",
+    "bad-size": "has 12 bytes, not 10 elements of type INT",
+    "bad-truncated-block": "but the stream ends after",
+    "bad-unknown-var": "no header has such a variable",
+    "bad-vint": "has more than 10 bytes",
+}
+
+
 @pytest.mark.parametrize("path", streams("bad"), ids=lambda path: path.stem)
 @pytest.mark.parametrize("is_pipe", [False, True], ids=["file", "pipe"])
 def test_a_broken_stream_is_refused_with_its_place(path: Path, is_pipe: bool) -> None:
@@ -100,6 +113,7 @@ def test_a_broken_stream_is_refused_with_its_place(path: Path, is_pipe: bool) ->
     found = re.match(rf"{re.escape(path.name)}: at byte (\d+): ", str(refused.value))
     assert found is not None, refused.value
     assert 0 <= int(found[1]) <= len(data)
+    assert REASONS[path.stem] in str(refused.value)
 
 
 def test_attributes_of_both_encodings_are_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import netCDF4
 import numpy as np
 import pytest
+from siphon.cdmr import ncstream as siphon
 
 import nczfs
 from tests.support.looking import store_served
@@ -55,6 +57,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mount(store: Path) -> Iterator[Path]:
     with mounted(store) as path:
         yield path
+
+
+def test_a_group_is_a_stream_for_siphon_and_for_copies(mount: Path, tmp_path: Path) -> None:
+    """SEMANTICS D24."""
+    group = mount / "datasets/d.zarr"
+    subprocess.run(["cp", group / "d.ncs", tmp_path], check=True, timeout=60)
+    data = (tmp_path / "d.ncs").read_bytes()
+    assert os.stat(group / "d.ncs").st_size == len(data)
+    header, *arrays = siphon.read_ncstream_messages(io.BytesIO(data[4:-4]))
+    found = dict(zip([v.name for v in header.root.vars], arrays, strict=True))
+    for name, values in found.items():
+        np.testing.assert_array_equal(
+            values.reshape(-1), np.load(group / f"{name}/values.npy").reshape(-1)
+        )
 
 
 @pytest.mark.parametrize("name", FILES)

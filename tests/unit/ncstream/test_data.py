@@ -107,6 +107,11 @@ def test_long_values_become_several_messages_with_their_sections() -> None:
     assert max(part.nbytes for part in found) <= 48
 
 
+def test_a_part_of_a_section_keeps_its_strides() -> None:
+    section = Section((Range(10, 6, 3), Range(1, 4, 2)))
+    assert section.part((2, 1), (3, 2)) == Section((Range(16, 3, 3), Range(3, 2, 2)))
+
+
 def test_parts_are_all_elements_in_order() -> None:
     for most in range(1, 26):
         boxes = list(parts((2, 3, 4), most))
