@@ -61,7 +61,7 @@ def run(request: CommandLine) -> int:
         if left is not None:
             _remove_directory(target, arguments)
             continue
-        root, path = _root_of(target, settings)
+        root, path = root_of(target, settings)
         with _opened(root, settings) as dataset:
             if not arguments.recursive:
                 _check_small(dataset, path)
@@ -165,15 +165,18 @@ def _check_small(dataset: Dataset, path: str) -> None:
     """Raise UsageError for a dataset or a group with members."""
     if not path:
         raise UsageError(f"{dataset.url('')}: is a dataset; -r removes it")
+    from nczfs.model.hierarchy import Variable
+
     try:
-        names = dataset.names(path)
+        is_variable = isinstance(dataset.node(path), Variable)
+        names = [] if is_variable else dataset.names(path)
     except (MetadataError, NoSuchNode):
         return
     if names:
         raise UsageError(f"{dataset.url(path)}: is a group with members; -r removes it")
 
 
-def _root_of(url: str, settings: Settings) -> tuple[str, str]:
+def root_of(url: str, settings: Settings) -> tuple[str, str]:
     """Return the URL of the outermost group that leads to a node, and the node's path from there.
 
     Raises

@@ -97,8 +97,12 @@ def keys_of(array: ArrayDescription) -> KeySet:
     return KeySet(keys.head(len(counts)), keys.separator, tuple(counts), keys.after)
 
 
-def common(one: KeySet, other: KeySet) -> str | None:
+def common(one: KeySet, other: KeySet, listed_max: int = LISTED_MAX) -> str | None:
     """Return a text that is in both sets; None: there is none. `UNKNOWN`: that is not known.
+
+    Parameters
+    ----------
+    listed_max : a set of up to so many texts may be listed.
 
     Notes
     -----
@@ -119,7 +123,7 @@ def common(one: KeySet, other: KeySet) -> str | None:
     if _are_apart(one.head, other.head) or _are_apart(one.tail[::-1], other.tail[::-1]):
         return None
     fewer, more = sorted((one, other), key=lambda keys: keys.size)
-    if fewer.size > LISTED_MAX:
+    if fewer.size > listed_max:
         return UNKNOWN
     return next((text for text in fewer if text in more), None)
 
@@ -137,7 +141,7 @@ def collisions(arrays: Sequence[Variable]) -> Iterator[Overlap]:
     """Yield the pairs of arrays at one place that share a key, or may share one."""
     sets = [(variable.path, keys_of(variable.array)) for variable in arrays]
     for (path, one), (other_path, other) in itertools.combinations(sets, 2):
-        key = common(one, other)
+        key = common(one, other, _listed_max(sets))
         if key is not None:
             yield Overlap(path, other_path, key)
 
@@ -148,11 +152,19 @@ def path_conflicts(arrays: Sequence[Variable]) -> Iterator[Overlap]:
     for (path, one), (other_path, other) in itertools.permutations(sets, 2):
         if not (one.size and other.size):
             continue
-        found = [common(one, place) for place in other.directories()]
+        found = [common(one, each, _listed_max(sets)) for each in other.directories()]
         key = next((key for key in found if key not in (None, UNKNOWN)), None)
         key = key or next((key for key in found if key is not None), None)
         if key is not None:
             yield Overlap(path, other_path, key)
+
+
+def _listed_max(sets: Sequence[object]) -> int:
+    """Return how much of each pair may be listed: all pairs of many take no longer than of few."""
+    return LISTED_MAX if len(sets) <= _FEW else LISTED_MAX // len(sets) ** 2
+
+
+_FEW = 8
 
 
 def _are_apart(one: str, other: str) -> bool:

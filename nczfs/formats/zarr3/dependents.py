@@ -9,8 +9,9 @@ key are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.dimensions import DIMENSION_NAMES
@@ -19,7 +20,8 @@ from nczfs.formats.names import is_name
 from nczfs.formats.zarr3.names import ZARR_JSON, name_fault
 from nczfs.formats.zarr3.nodes import ATTRIBUTES
 from nczfs.messages import shown
-from nczfs.model.hierarchy import ArrayDescription, Json
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import ArrayDescription, Attribute, Json
 
 DECLARATION = "dependent-arrays"
 SPELLINGS = (DECLARATION, "dependent_arrays")
@@ -110,6 +112,32 @@ def resolved(name: str, partial: Json, members: Mapping[str, Json], where: str) 
             f"{where}: {DIMENSION_NAMES} has {len(names)} names and shape has {len(shape)} lengths"
         )
     return document
+
+
+def redeclared(
+    attributes: Sequence[Attribute], name: str, partial: Json | None
+) -> tuple[Attribute, ...]:
+    """Return the attributes of an array that declares another dependent array, or one less.
+
+    The usual spelling of the key replaces the other one, and an empty declaration disappears.
+
+    Parameters
+    ----------
+    partial : the partial document of the array; None: it is not declared any more.
+
+    Raises
+    ------
+    BadMetadata : the present declaration cannot be read.
+    """
+    values = {each.name: each.value for each in attributes if each.name in SPELLINGS}
+    declared = dict(declarations(cast(dict[str, Json], values), "attributes"))
+    declared.pop(name, None)
+    if partial is not None:
+        declared[name] = partial
+    others = tuple(each for each in attributes if each.name not in SPELLINGS)
+    if not declared:
+        return others
+    return (*others, Attribute(DECLARATION, NcType.JSON, declared))
 
 
 def fault_of_name(name: str) -> str | None:

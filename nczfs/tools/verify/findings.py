@@ -34,6 +34,8 @@ class FindingKind(Enum):
     WRECK = "wreck"
     EMPTY = "empty"
     OVERLAP = "overlap"
+    COLLISION = "collision"
+    HIDDEN = "hidden"
 
     @property
     def severity(self) -> Severity:
@@ -49,6 +51,8 @@ _NOTES = frozenset(
         FindingKind.TWICE,
         FindingKind.EMPTY,
         FindingKind.OVERLAP,
+        FindingKind.COLLISION,
+        FindingKind.HIDDEN,
     }
 )
 

@@ -25,6 +25,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.model.keysets import family
+from nczfs.tools.verify.dependents import dependent_faults
 from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.subject import Subject
 from nczfs.zmap.keys import parse_key
@@ -120,6 +121,8 @@ class Nodes:
                 for problem in dependent.problems:
                     yield self._about_document(FindingKind.DOCUMENT, dependent.path, problem)
                 yield from self._variable(dependent)
+            if node.dependents:
+                yield from dependent_faults(node, self.shown_path, self._has_document)
 
     def _variable(self, variable: Variable) -> Iterator[Finding]:
         path = self.shown_path(variable.path)
@@ -147,6 +150,10 @@ class Nodes:
                     f"dimension {shown(dimension.name)} has length {dimension.size} here, and "
                     f"{size} in {other}",
                 )
+
+    def _has_document(self, path: str) -> bool:
+        documents, layout = self._subject.documents(), self._subject.format
+        return any(documents.get(key) is not None for key in layout.keys(path))
 
     def _about_document(self, kind: FindingKind, path: str, text: str) -> Finding:
         """Make a finding from a message that begins with the key of a document."""

@@ -182,3 +182,78 @@ def test_one_variable_is_copied_with_its_dependents(
         assert at(root, "why")[...].tobytes() == VALUES["t/mask/why"].tobytes()
     with nczfs.open(str(tmp_path / "q")) as root:
         assert at(root, "q")[...].tobytes() == VALUES["t/q"].tobytes()
+
+
+def test_verify_tells_which_arrays_are_in_each_others_way(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(place / "t/q/zarr.json", json.dumps({"zarr_format": 3, "node_type": "group"}).encode())
+    put(place / "t/left", b"x")
+    document = json.loads((place / "t/zarr.json").read_text())
+    attributes = document["attributes"]["dependent-arrays"]
+    attributes["sum"] = {
+        "shape": [],
+        "dimension_names": [],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}},
+    }
+    (place / "t/zarr.json").write_text(json.dumps(document))
+    assert main(["verify", str(place)]) == 1
+    found = capsys.readouterr().out.splitlines()
+    assert "note /t: /t/twin has chunks of the same keys, such as c/0/0" in found
+    assert "note /t/sum: no directory can hold its chunk c and those of /t below that" in found
+    assert "note /t/q: /t declares it; a node of this path hides it" in found
+    assert "note /t t/left: not a document or a chunk; ignored" in found
+    assert sum("dependent array 'bad'" in line for line in found) == 1
+    assert not any("t/c.0.0" in line or "t/0.0" in line for line in found)
+
+
+DOT = '{"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}'
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """An array of Zarr v3 with a chunk, in a consolidated dataset."""
+    with nczfs.open(str(tmp_path / "n"), "w", format="zarr3", consolidated=True) as root:
+        root.create_variable("v", (4, 3), "u1", VALUES["t"][:4, :3], attributes={"units": "m"})
+    return tmp_path / "n/v"
+
+
+def test_arrays_are_declared_listed_checked_and_removed(
+    alone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "dependents", "add", alone, "mask", DOT)
+    with nczfs.open(str(alone.parent), "r+", options=EngineOptions(writes_dependents=True)) as root:
+        at(root, "v/mask")[...] = 3
+    assert (alone / "c.0.0").exists()
+    listed = printed(capsys, "dependents", "list", alone).split()
+    assert listed[-4:] == ["uint8", "4x3", "c.0.0", "mask"]
+    assert printed(capsys, "dependents", "check", alone) == ""
+    assert printed(capsys, "verify", alone.parent) == ""  # nor are the consolidated metadata stale
+    (alone.parent / "f.json").write_text("{}")
+    printed(capsys, "dependents", "add", alone, "twin", alone.parent / "f.json", "--share-keys")
+    assert main(["dependents", "check", str(alone)]) == 1
+    assert "/twin has chunks of the same keys, such as c/0/0" in capsys.readouterr().out
+    assert printed(capsys, "dependents", "remove", alone, "twin") == "twin: 0 objects removed\n"
+    assert printed(capsys, "dependents", "remove", alone, "mask") == "mask: 1 object removed\n"
+    assert (alone / "c/0/0").exists()
+    assert not (alone / "c.0.0").exists()
+    assert json.loads((alone / "zarr.json").read_text())["attributes"] == {"units": "m"}
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "why"),
+    [
+        ("twin", "{}", "has chunks of the same keys, such as c/0/0"),
+        ("a/b", DOT, "contains a slash"),
+        ("bad", '{"shape": [1]}', "chunk_shape has 2 dimensions"),
+        ("bad", "[]", "not an object"),
+        ("bad", "{", "JSON"),
+    ],
+)
+def test_nothing_is_written_of_what_is_refused(
+    alone: Path, name: str, document: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (alone / "zarr.json").read_bytes()
+    assert main(["dependents", "add", str(alone), name, document]) != 0
+    assert why in capsys.readouterr().err
+    assert (alone / "zarr.json").read_bytes() == before

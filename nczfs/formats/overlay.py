@@ -1,0 +1,39 @@
+"""Documents of a dataset of which some are replaced, as if they were stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nczfs.formats.base import Documents
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Some documents over those of a store; implements `Documents`.
+
+    Attributes
+    ----------
+    inner : all others.
+    changed : by their keys.
+    """
+
+    inner: Documents
+    changed: Mapping[str, bytes]
+
+    def get(self, key: str) -> bytes | None:
+        found = self.changed.get(key)
+        return self.inner.get(key) if found is None else found
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        self.inner.fetch([key for key in keys if key not in self.changed])
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        """Make the result anew if it depends on a changed document."""
+        wanted = tuple(keys)
+        if any(key in self.changed for key in wanted):
+            return make()[0]
+        return self.inner.derived(name, wanted, make)
