@@ -17,6 +17,17 @@ from nczfs.zmap.registry import StoreOptions, open_store
 from tests.support.servers import S3Server
 
 
+class _SmallPages:
+    """Pages of listings are small: the server cuts them in the same way, and filling them is most
+    of what the tests of a store would cost."""
+
+    page_keys = 100
+
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("nczfs.zmap.s3.listing.PAGE_KEYS", self.page_keys)
+
+
 class _Bucket(ZMapSuite):
     """A bucket of its own for each test."""
 
@@ -47,7 +58,7 @@ class _Bucket(ZMapSuite):
             client.close()
 
 
-class TestSwift(_Bucket):
+class TestSwift(_SmallPages, _Bucket):
     @pytest.fixture
     def s3_server(self, swift: S3Server) -> S3Server:
         return swift
@@ -59,7 +70,7 @@ class TestCeph(_Bucket):
         return ceph
 
 
-class TestCephBelowAPrefix(_Bucket):
+class TestCephBelowAPrefix(_SmallPages, _Bucket):
     prefix = "some/prefix"
 
     @pytest.fixture
@@ -92,7 +103,7 @@ def test_a_run_ends_with_its_page_and_the_next_one_goes_on(
     zmap.close()
 
 
-class TestSwiftFarAway(ZMapReadSuite):
+class TestSwiftFarAway(_SmallPages, ZMapReadSuite):
     """Filled near by, read over the delay."""
 
     @pytest.fixture
@@ -106,7 +117,7 @@ class TestSwiftFarAway(ZMapReadSuite):
         return fill
 
 
-class TestAnonymousCeph(ZMapReadSuite):
+class TestAnonymousCeph(_SmallPages, ZMapReadSuite):
     """A public bucket, read without a signature."""
 
     @pytest.fixture

@@ -19,6 +19,8 @@ class StoreTests:
 
     key_beside_prefix: ClassVar[bool] = True
     """Whether ``a`` and ``a/b`` can both be objects of the store."""
+    page_keys: ClassVar[int] = 1000
+    """How many keys a listing gets from the store at a time, at most."""
 
     @pytest.fixture
     def populate(self) -> Populate:

@@ -107,16 +107,17 @@ class ListingTests(StoreTests):
         assert (names == {"Case", "case"}) is zmap.features.case_sensitive
 
     def test_more_keys_than_a_page_are_all_found(self, populate: Populate) -> None:
-        objects = {f"many/{index}.0": b"x" * (index % 7) for index in range(1100)}
-        objects |= {f"wide/{index}/0": b"" for index in range(1010)}
+        count = self.page_keys + 100
+        objects = {f"many/{index}.0": b"x" * (index % 7) for index in range(count)}
+        objects |= {f"wide/{index}/0": b"" for index in range(count)}
         zmap = populate(objects)
         found = list(zmap.search(Prefix("many")))
-        assert len(found) == 1100
+        assert len(found) == count
         assert {entry.stat.key: entry.stat.size for entry in found if entry.stat is not None} == {
             key: len(data) for key, data in objects.items() if key.startswith("many/")
         }
         wide = [entry.name for entry in zmap.search(Prefix("wide"))]
-        assert sorted(wide) == sorted(str(index) for index in range(1010))
+        assert sorted(wide) == sorted(str(index) for index in range(count))
         listed = [stat.key for stat in zmap.list(ROOT)]
         assert sorted(listed) == sorted(objects)
 
