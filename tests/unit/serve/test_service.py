@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs import ncstream
 from nczfs.ncstream.framing import HEADER
 from nczfs.serve.app import TARGET_BYTES_MAX, AppOptions
 from tests.conftest import ExpectedWarnings
@@ -150,6 +152,16 @@ def test_files_are_those_of_a_mount(service: Served, store: Path) -> None:
     assert service.get("a.zarr/t/values.raw").body == values.tobytes()
     assert service.get("a.zarr/a.cdl").text == printed("dump", "-h", store / "a.zarr")
     assert service.get("a.zarr/a.nc").body.startswith(b"\x89HDF")
+
+
+def test_a_dataset_comes_as_one_stream_also_in_two_parts(service: Served) -> None:
+    """SEMANTICS V9."""
+    whole = service.get("a.zarr/a.ncs").body
+    first = service.get("a.zarr/a.ncs", Range="bytes=0-99")
+    rest = service.get("a.zarr/a.ncs", Range="bytes=100-", If_Range=first.headers["etag"])
+    assert first.body + rest.body == whole
+    values = ncstream.assemble(ncstream.read(BytesIO(whole)))
+    assert values["inner/n"].tolist() == list(range(40))
 
 
 @pytest.mark.parametrize(
