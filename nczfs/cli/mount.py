@@ -147,6 +147,7 @@ def mount(
             missing_chunks=MissingChunks(settings.text("missing-chunks")),
             create_format=_create_format(settings),
             flush_age_s=settings.seconds("flush-age"),
+            writes_dependents=settings.flag("write-dependents"),
         ),
         views=settings.words("views"),
         record_dimensions=settings.words("record-dim") or frozenset(),

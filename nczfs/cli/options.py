@@ -394,6 +394,7 @@ OPTIONS: tuple[Option, ...] = (
         False,
         "let a file that is copied onto a group's netCDF file replace the group",
     ),
+    Option("write-dependents", _M, values.flag, False, "allow writing to dependent arrays"),
     Option("keep-times", _M, values.flag, False, "store modification times with the objects"),
     Option(
         "directory-markers",

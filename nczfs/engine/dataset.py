@@ -14,6 +14,7 @@ from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.check import ArrayCheck, replaced
+from nczfs.engine.arrays.dependents import prepared
 from nczfs.engine.arrays.storing import Storing
 from nczfs.engine.chunks.base import ChunkSource, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
@@ -432,8 +433,7 @@ class Dataset(Hierarchy):
             source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
         )
         rounding = rounding_of(variable)
-        if variable.is_dependent and not engine.options.writes_dependents:
-            chunks = chunks.unwritable("a dependent array (-o write_dependents)")
+        chunks = prepared(self, variable, chunks, engine.options)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
     def apart(self) -> Dataset:

@@ -102,3 +102,18 @@ def test_removing_the_primary_takes_all_along(dataset: Path) -> None:
     assert (removed.returncode == 0) == (not is_there)
     objects = dataset.parent.parent / "objects"
     assert (objects / "d.zarr/t").exists() == (is_there and dataset.name == NAME)
+
+
+def test_values_are_written_where_the_mount_allows_it(tmp_path: Path) -> None:
+    """SEMANTICS D22."""
+    write_dependents_sample(tmp_path / NAME)
+    with mounted(
+        tmp_path, "-o", "write_dependents", expect="EPERM: .*twin|may no longer match"
+    ) as mount:
+        t = mount / "datasets" / NAME / "t"
+        values = 3 - VALUES["t/mask"]
+        (t / "mask/values.raw").write_bytes(values.tobytes())
+        with pytest.raises(OSError, match=REFUSED):
+            (t / "twin/values.raw").open("r+b")
+        assert (t / "values.raw").read_bytes() == VALUES["t"].tobytes()
+    assert (tmp_path / NAME / "t/c.1.0").read_bytes() == values[4:, :3].tobytes()

@@ -34,6 +34,7 @@ class StoredArray:
     place : its place; the same object as long as the array exists.
     name : below the place, of an array whose chunks lie there beside those of another one, which
         it depends on. "": the place is its own.
+    remark : what the log says of the first write; "": nothing.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
     changed_at : the time of the last such change, on the monotonic clock.
@@ -65,6 +66,7 @@ class StoredArray:
         "is_waiting",
         "name",
         "place",
+        "remark",
         "revision",
         "weight",
         "written_ns",
@@ -76,6 +78,7 @@ class StoredArray:
         self._zmap = zmap
         self.place = place
         self.name = name
+        self.remark = ""
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False

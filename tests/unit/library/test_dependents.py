@@ -15,6 +15,7 @@ from nczfs.cli.main import main
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import NoContent, NotADataset, NotWritable
 from nczfs.library.variable import Variable
+from tests.conftest import ExpectedWarnings
 from tests.support.dependents import FLAT, VALUES, array_document, put, write_dependents_sample
 
 
@@ -81,16 +82,24 @@ def test_a_url_leads_to_a_dependent_array(place: Path) -> None:
             nczfs.open(str(place / missing))
 
 
-def test_values_are_only_written_when_that_was_asked_for(place: Path) -> None:
+def test_values_are_only_written_when_that_was_asked_for(
+    place: Path, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
+) -> None:
     """SEMANTICS D22."""
+    expected_warnings.add("may no longer match")
     with nczfs.open(str(place), "r+") as root:
         with pytest.raises(NotWritable, match="write_dependents"):
             at(root, "t/mask")[0, 0] = 1
         with pytest.raises(NotWritable):
             at(root, "t/mask").attrs["units"] = "K"
+        at(root, "t")[0, 0] = 76
         at(root, "t")[0, 0] = 77
+    (warning,) = [each.message for each in caplog.records if "dependent" in each.message]
+    assert "may no longer match it: mask, q, twin (logged once)" in warning
     options = EngineOptions(writes_dependents=True)
     with nczfs.open(str(place), "r+", options=options) as root:
+        with pytest.raises(NotWritable, match="/t has chunks of the same keys"):
+            at(root, "t/twin")[0, 0] = 1
         at(root, "t/q")[0, 0] = 5.5
         at(root, "t/mask/why")[7] = 3
     with nczfs.open(str(place)) as root:
