@@ -19,7 +19,8 @@ Notice: TypeAlias = Callable[[str], None]
 
 LEVELS_MAX = 100
 
-_PLAIN = frozenset({str, int, bool, type(None)})  # most values; pointers to them take time
+PLAIN = frozenset({str, int, bool, type(None)})
+"""The types of most values, which `json_at` returns as they are. Pointers to them take time."""
 
 
 def unheard(_: str) -> None:
@@ -100,13 +101,13 @@ def json_at(value: object, pointer: str, level: int = 0) -> Json:
             return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
         case list() | tuple():
             return [
-                v if type(v) in _PLAIN else json_at(v, f"{pointer}/{i}", level + 1)
+                v if type(v) in PLAIN else json_at(v, f"{pointer}/{i}", level + 1)
                 for i, v in enumerate(value)
             ]
         case Mapping():
             members = object_at(value, pointer)
             return {
-                str(n): v if type(v) in _PLAIN else json_at(v, below(pointer, n), level + 1)
+                str(n): v if type(v) in PLAIN else json_at(v, below(pointer, n), level + 1)
                 for n, v in members.items()
             }
         case _:

@@ -11,6 +11,7 @@ from nczfs.formats.zarr3.names import name_fault
 from nczfs.formats.zom.arrays import read_array
 from nczfs.formats.zom.checking import (
     LEVELS_MAX,
+    PLAIN,
     Corrections,
     Notice,
     json_at,
@@ -56,7 +57,10 @@ def _node(
     attributes = fields.pop("attributes", None)
     attributes_place = below(pointer, "attributes")
     own = {} if attributes is None else object_at(attributes, attributes_place)
-    kept = {name: json_at(v, below(attributes_place, name), 1) for name, v in own.items()}
+    kept = {
+        name: v if type(v) in PLAIN else json_at(v, below(attributes_place, name), 1)
+        for name, v in own.items()
+    }
     if _is_array(fields, found, pointer):
         if "members" in fields:
             raise wrong(below(pointer, "members"), "an array has no members")
