@@ -7,9 +7,11 @@ from typing import Final, NoReturn, Protocol
 
 from nczfs.errors import BadMetadata, CorruptStore
 from nczfs.messages import reason
+from nczfs.model.printing import printable
 
 VINT_BYTES_MAX: Final = 10
 _PIECE_BYTES: Final = 8 << 20
+_MESSAGE_MAX: Final = 300
 
 
 class Readable(Protocol):
@@ -39,7 +41,9 @@ class ByteSource:
 
     def fail(self, what: str, offset: int | None = None) -> NoReturn:
         """Raise BadMetadata with a position, which is that of the next byte if none is given."""
-        raise BadMetadata(f"{self._name}: at byte {self._at(offset)}: {what}")
+        if len(what) > _MESSAGE_MAX:  # names may be as long as a message
+            what = f"{what[: _MESSAGE_MAX - 3]}..."
+        raise BadMetadata(f"{self._name}: at byte {self._at(offset)}: {printable(what)}")
 
     def _at(self, offset: int | None) -> int:
         return self.offset if offset is None else offset

@@ -102,6 +102,8 @@ def _row(path: str, structure: Structure) -> np.dtype[Any]:
     fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     for member in structure.members:
         where = f"{path}.{member.name}"
+        if not member.name:
+            raise ValueError(f"/{path} has a member without a name")
         if any(d.is_vlen for d in member.shape):
             raise ValueError(f"/{where} has a variable length, which no message of rows carries")
         if isinstance(member, Structure):
@@ -129,17 +131,33 @@ def _row(path: str, structure: Structure) -> np.dtype[Any]:
 
 
 def fill_value(variable: Variable) -> object:
-    """Return what elements hold that no message has: `_FillValue`, or netCDF's default."""
+    """Return what elements hold that no message has: `_FillValue`, or netCDF's default.
+
+    A `_FillValue` of another type counts only if it is an integer of the same size, as in old
+    streams, whose types are all signed.
+    """
+    type_ = variable.type
     for attribute in variable.attributes:
         if attribute.name != "_FillValue" or len(attribute.values) != 1:
             continue
         (value,) = attribute.values
-        if variable.type is DataType.CHAR and isinstance(value, str):
+        if type_ is DataType.CHAR and isinstance(value, str):
             return value.encode("utf-8", "surrogateescape")[:1]
-        if variable.type is DataType.STRING or not isinstance(value, str):
+        if attribute.type is type_:
             return value
-    default = NC_TYPES.get(variable.type)
+        if has_bytes_of(attribute.type, type_):
+            return np.array(value, attribute.type.dtype).view(type_.dtype).item()
+    default = NC_TYPES.get(type_)
     return None if default is None else DEFAULT_FILL[default]
+
+
+def has_bytes_of(one: DataType, other: DataType) -> bool:
+    """Return whether elements differ only in their sign or their meaning.
+
+    Messages before version 5 of netcdf-java have no unsigned types.
+    """
+    dtypes = one.dtype, other.dtype
+    return all(d.kind in "iu" for d in dtypes) and dtypes[0].itemsize == dtypes[1].itemsize
 
 
 def merged(one: Group, other: Group) -> Group:

@@ -14,7 +14,7 @@ import numpy as np
 
 from nczfs.ncstream import ncStream_pb2 as pb
 from nczfs.ncstream.bytesource import ByteSource, Inflating, Readable
-from nczfs.ncstream.catalog import Catalog, Described
+from nczfs.ncstream.catalog import Catalog, Described, has_bytes_of
 from nczfs.ncstream.data import Values, parts
 from nczfs.ncstream.framing import (
     BLOCK_BYTES_MAX,
@@ -208,7 +208,7 @@ class _Reader:
                 fail("no header has such a variable")
             if described.is_ragged != is_ragged:
                 fail(f"has elements of {'' if is_ragged else 'no '}variable length")
-            if type_ is not described.type and not _has_bytes_of(type_, described.type):
+            if type_ is not described.type and not has_bytes_of(type_, described.type):
                 fail(f"is of type {type_.name}, not {described.type.name}")
             misfit = described.misfit(section)
             if misfit is not None:
@@ -348,17 +348,6 @@ class _Message:
             self.fail("no header describes its members")
         assert isinstance(self.described.node, Structure)
         return rows_of(found, self.described.node, self.described.row, big, self.fail)
-
-
-def _has_bytes_of(one: DataType, other: DataType) -> bool:
-    """Return whether elements differ only in their sign or their meaning.
-
-    Messages before version 5 of netcdf-java have no unsigned types.
-    """
-    if not (one.is_fixed and other.is_fixed) or DataType.CHAR in (one, other):
-        return False
-    dtypes = one.dtype, other.dtype
-    return all(d.kind in "iu" for d in dtypes) and dtypes[0].itemsize == dtypes[1].itemsize
 
 
 def _pieces(section: Section, item_bytes: int) -> Iterator[Section]:

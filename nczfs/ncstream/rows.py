@@ -179,6 +179,8 @@ def _members(found: Any, section: Section, big: bool, fail: Fail) -> Values:
     fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     columns: dict[str, Values] = {}
     for member in found.structdata.memberData:
+        if not member.name:
+            fail("has a member without a name")
         try:
             inner, _ = section_of(member.section)
         except ValueError as error:

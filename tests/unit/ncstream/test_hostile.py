@@ -18,6 +18,7 @@ from nczfs.ncstream.data import array_head, data_messages
 from nczfs.ncstream.framing import DATA, DATA2, END, HEADER, START, message, vint
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import (
+    Attribute,
     DataType,
     Dimension,
     Group,
@@ -133,6 +134,26 @@ for path in Path(sys.argv[1]).iterdir():
         tmp_path,
     )
     assert took.grown_mib < 300
+
+
+def test_a_message_shows_a_name_on_one_short_line() -> None:
+    data = pb.Data(varName="\x1b[2J" + "n" * 10_000, version=3).SerializeToString()
+    with pytest.raises(BadMetadata) as refused:
+        list(read(io.BytesIO(described(of(1)) + message(DATA, data))))
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
+
+
+def test_a_fill_value_of_another_type_is_none_but_for_its_sign() -> None:
+    def read_with(type_: DataType, value: float) -> object:
+        fill = Attribute("_FillValue", type_, (value,))
+        root = Group(variables=(Variable("v", DataType.UBYTE, attributes=(fill,)),))
+        return assemble(read(io.BytesIO(START + header_message(Header(root)) + END)))["v"].item()
+
+    assert read_with(DataType.BYTE, -1) == 255
+    assert read_with(DataType.UBYTE, 3) == 3
+    assert read_with(DataType.SHORT, -99) == 255  # netCDF's default
+    assert read_with(DataType.DOUBLE, 2.5) == 255
 
 
 def test_groups_are_read_as_deep_as_any_program_writes_them() -> None:
