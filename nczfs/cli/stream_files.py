@@ -13,7 +13,6 @@ from nczfs.cli import interrupts
 from nczfs.cli.command import CommandLine
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.errors import BadMetadata, NoContent, ObjectExists, Unsupported, UsageError
-from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START
 from nczfs.zmap.oserrors import kind_of
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def is_stream(file: str, kind: str | None) -> bool:
 
 def is_stream_file(file: str) -> bool:
     """Return whether a place is the standard input, or a local file that begins as streams do."""
+    from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START  # its package imports NumPy
+
     if file == PIPE:
         return True
     try:
