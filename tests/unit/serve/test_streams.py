@@ -44,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             dataset.create_variable(name, values.shape, "f4", values, chunks=(1, values.shape[1]))
         square = values.reshape(2048, 1024)
         dataset.create_variable("rows", square.shape, "f4", square, chunks=(128, 1024))
-        dataset.create_variable("tiles", square.shape, "f4", square, chunks=(512, 256))
+        dataset.create_variable("tiles", square.shape, "f4", square, chunks=(2048, 64))
     (path / "a.zarr" / "bad_at_once" / "0.0").write_bytes(b"broken")
     (path / "a.zarr" / "bad_later" / "7.0").write_bytes(b"broken")
     return path
