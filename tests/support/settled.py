@@ -15,8 +15,7 @@ from tests.support.mounts import Served
 
 GAUGES = ("dirty_bytes", "unsaved_chunks", "unsaved_files", "spool_used_bytes")
 TIMEOUT_S = 120.0
-FLUSH_AGE = "2m"  # what waits for it is not stored when it was closed
-LET_GO_S = 90.0  # less than that
+LET_GO_S = 4.0  # less than --flush-age
 
 
 @contextmanager
@@ -31,8 +30,7 @@ def settled(
     options : further words of the command line.
     expect : a pattern of warnings that the log may hold; any other fails the test.
     """
-    words = ["--spool-dir", str(spool), "--flush-age", FLUSH_AGE, *options]
-    with store_served(url, *words, expect=expect) as mount:
+    with store_served(url, "--spool-dir", str(spool), *options, expect=expect) as mount:
         yield mount
         _wait_until_let_go(mount)
         assert gauge(mount, "nczfs_dirty_bytes") == 0
