@@ -69,6 +69,7 @@ def check(dataset: Path, sample: Path, scratch: Path) -> None:
         "info.json",
         "zom.json",
         file.replace(".nc", ".cdl"),
+        file.replace(".nc", ".ncs"),
     }
     assert sorted(os.listdir(dataset / "attributes")) == ["Conventions", "title"]
     problems = json.loads((dataset / "info.json").read_text())["problems"]
