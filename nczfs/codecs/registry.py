@@ -17,6 +17,7 @@ from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, from_buffer
 from nczfs.codecs.flatcodecs import FLAT_CODECS
+from nczfs.codecs.pcodecs import REMEDIES
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.codecs.v3 import V3Pipeline
 from nczfs.errors import UnknownCodec
@@ -110,7 +111,8 @@ def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec
             return _of_package(spec, array)
         return Foreign(get_codec({**spec.configuration, "id": spec.name}))
     except UnknownCodecError as error:
-        raise UnknownCodec(f"codec {shown(spec.name)} is not installed") from error
+        remedy = f": {REMEDIES[spec.name]}" if spec.name in REMEDIES else ""
+        raise UnknownCodec(f"codec {shown(spec.name)} is not installed{remedy}") from error
     except UnknownCodec:
         raise
     except Exception as error:

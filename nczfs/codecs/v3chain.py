@@ -22,6 +22,7 @@ from nczfs.codecs.castvalue import CastValue
 from nczfs.codecs.codec import Codec, Flat, Size
 from nczfs.codecs.flatcodecs import FLAT_CODECS
 from nczfs.codecs.packedbits import PackedBits
+from nczfs.codecs.pcodecs import REMEDIES, PCodec
 from nczfs.codecs.scaleoffset import ScaleOffset
 from nczfs.codecs.sharding import Sharding
 from nczfs.errors import CodecError, UnknownCodec
@@ -48,6 +49,7 @@ _ARRAY: Mapping[str, _MakeArray] = {
 _SERIALIZERS: Mapping[str, _MakeSerializer] = {
     "bytes": serializers.bytes_of,
     "endian": serializers.bytes_of,  # from before the standard
+    "numcodecs.pcodec": PCodec,
     "packbits": PackedBits,
     "sharding_indexed": Sharding,
     "vlen-bytes": serializers.Vlen,
@@ -85,8 +87,7 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
 _REFUSED: Mapping[str, str] = {
     "conditional": "codecs under a condition are not supported",
     "n5_default": "blocks of N5 are not supported",
-    "numcodecs.pcodec": "the compressor pcodec is not supported",
-    "numcodecs.zfpy": "the compressor zfp is not supported",
+    "numcodecs.zfpy": f"zfp is not supported in Zarr v3; zarr-python reads it: {REMEDIES['zfpy']}",
     "zfp": "the compressor zfp is not supported",
 }
 

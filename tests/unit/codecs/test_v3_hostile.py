@@ -42,6 +42,7 @@ CHAINS: dict[str, list[Word]] = {
     "cast to floats": [codec("cast_value", data_type="float16"), LITTLE],
     "scale": [codec("scale_offset", offset=-100, scale=3), LITTLE],
     "packbits": [codec("packbits", padding_encoding="last_byte", last_bit=30)],
+    "pcodec": [codec("numcodecs.pcodec")],
     "delta": [codec("numcodecs.delta", dtype="<i4", astype="<i2"), LITTLE],
     "shards": [shards([5, 10], LITTLE, codec("zstd", level=1))],
     "shards with the index in front": [shards([5, 3], BIG, index_location="start")],

@@ -92,6 +92,8 @@ NUMCODECS: dict[str, tuple[str, list[Word]]] = {
         "float64", [codec("numcodecs.astype", encode_dtype="<f4", decode_dtype="<f8"), LITTLE]
     ),
     "packbits": ("bool", [codec("numcodecs.packbits"), "bytes"]),
+    "pcodec": ("int32", [codec("numcodecs.pcodec", level=8)]),
+    "pcodec, crc32c": ("float64", [codec("numcodecs.pcodec", delta_spec="none"), "crc32c"]),
 }  # fmt: skip
 
 

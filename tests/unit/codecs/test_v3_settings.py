@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
+from numcodecs.registry import codec_registry
 
 from nczfs.codecs.registry import pipeline_of
 from nczfs.errors import UnknownCodec
 from nczfs.model.dtypes import VlenKind
+from tests.unit.codecs.arrays import pipeline
 from tests.unit.codecs.v3arrays import LITTLE, Word, codec, described3, pipeline3
 
 INNER: dict[str, Any] = {"chunk_shape": [2, 3], "codecs": [LITTLE], "index_codecs": [LITTLE]}
@@ -30,8 +33,13 @@ CASES: dict[str, tuple[list[Word], str]] = {
     "unknown": ([LITTLE, "example.unheard-of"], "'example.unheard-of' is not installed"),
     "unknown of numcodecs": ([LITTLE, "numcodecs.x"], "'numcodecs.x' is not installed"),
     "zfp": ([codec("zfp", mode="reversible")], "'zfp': .* not supported"),
-    "zfp of numcodecs": ([codec("numcodecs.zfpy", mode=4)], "'numcodecs.zfpy': .* not supported"),
-    "pcodec": ([codec("numcodecs.pcodec", level=8)], "'numcodecs.pcodec': .* not supported"),
+    "zfp of numcodecs": (
+        [codec("numcodecs.zfpy", mode=4)], "'numcodecs.zfpy': .* not supported.*pip install zfpy"
+    ),
+    "unknown setting of pcodec": ([codec("numcodecs.pcodec", x=8)], "its setting 'x' is unknown"),
+    "pcodec of bytes": (
+        [codec("cast_value", data_type="int8"), codec("numcodecs.pcodec")], "numbers of 2 to 8"
+    ),
     "n5": ([codec("n5_default")], "'n5_default': .* not supported"),
     "conditional": ([codec("conditional")], "'conditional': .* not supported"),
     "no endian": (["bytes"], "'bytes': endian is missing"),
@@ -102,6 +110,20 @@ def test_a_chain_that_cannot_be_used_is_refused(name: str) -> None:
     codecs, message = CASES[name]
     with pytest.raises(UnknownCodec, match=message):
         pipeline3("i4", (4, 6), *codecs)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("pcodec", "nczfs\\[pcodec\\]"), ("zfpy", "zfpy==1.0.1")]
+)
+def test_the_message_of_a_codec_that_needs_a_package_says_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)  # it cannot be imported
+    monkeypatch.delitem(codec_registry, name, raising=False)
+    with pytest.raises(UnknownCodec, match=f"'numcodecs.{name}': .*pip install '?{remedy}"):
+        pipeline3("i4", (4, 6), codec(f"numcodecs.{name}"))
+    with pytest.raises(UnknownCodec, match=f"'{name}' is not installed: pip install '?{remedy}"):
+        pipeline("i4", (4, 6), {"id": name})
 
 
 def test_texts_need_a_codec_of_texts() -> None:
