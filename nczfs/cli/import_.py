@@ -25,7 +25,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a netCDF-3, netCDF-4 or CDL file, or an ncstream, also - for the standard input",
+        help="a netCDF-3, netCDF-4 or CDL file; or an ncstream, also its URL, or - for the "
+        "standard input",
     )
     add_target_arguments(parser)
     add_layout_arguments(
@@ -74,6 +75,9 @@ COMMAND = Command(
     "make a dataset from a netCDF file, an ncstream or CDL",
     _arguments,
     run,
-    ("nczfs import era5.nc s3://bucket/era5.zarr --chunks time=24",),
+    (
+        "nczfs import era5.nc s3://bucket/era5.zarr --chunks time=24",
+        "nczfs import http://host:8080/era5.zarr/era5.ncs era5.zarr",
+    ),
     scopes=TRANSFER_SCOPES,
 )

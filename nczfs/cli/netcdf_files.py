@@ -41,7 +41,7 @@ def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> 
     if is_cdl(file):
         yield cdl_source_of(path)
         return
-    if "://" in file or path.is_dir() or zipfile.is_zipfile(path):
+    if path.is_dir() or zipfile.is_zipfile(path):
         raise UsageError(
             f"{file}: is not a netCDF or CDL file on this machine; `nczfs cp` copies datasets"
         )

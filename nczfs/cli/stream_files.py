@@ -6,22 +6,35 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from nczfs.cli import interrupts
 from nczfs.cli.command import CommandLine
 from nczfs.cli.progress import progress_bar, tell
-from nczfs.errors import BadMetadata, NoContent, ObjectExists, Unsupported, UsageError
+from nczfs.cli.sources import Settings
+from nczfs.errors import (
+    BadKey,
+    BadMetadata,
+    NoContent,
+    NoSuchObject,
+    ObjectExists,
+    Unsupported,
+    UsageError,
+)
 from nczfs.zmap.oserrors import kind_of
+from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
     from nczfs.library.api import Group
     from nczfs.library.variable import Variable
     from nczfs.model import hierarchy as model
     from nczfs.tools.transfer.choices import Choices
+    from nczfs.tools.transfer.ncstream_import import Stream
     from nczfs.tools.transfer.target import NewNode
     from nczfs.views.netcdf.content import FileContent
+    from nczfs.zmap.objectfile import ObjectFile
 
 STREAM = "ncstream"
 PIPE = "-"
@@ -34,10 +47,10 @@ def is_stream(file: str, kind: str | None) -> bool:
 
 
 def is_stream_file(file: str) -> bool:
-    """Return whether a place is the standard input, or a local file that begins as streams do."""
+    """Return whether only a stream can be at a place, or a local file begins as streams do."""
     from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START  # its package imports NumPy
 
-    if file == PIPE:
+    if file == PIPE or "://" in file:
         return True
     try:
         with open(os.path.expanduser(file), "rb") as opened:
@@ -49,13 +62,14 @@ def is_stream_file(file: str) -> bool:
 def import_stream(request: CommandLine, choices: Choices, new: NewNode) -> None:
     """Make a dataset from a stream."""
     from nczfs.cli.memory import share_one_heap
-    from nczfs.tools.transfer.ncstream_import import Stream, write_stream
+    from nczfs.tools.transfer.ncstream_import import write_stream
 
     arguments = request.arguments
     share_one_heap()
-    with _opened_stream(arguments.file) as (file, size), progress_bar(size, "B") as progress:
-        name = "the standard input" if arguments.file == PIPE else arguments.file
-        stream = Stream(file, name, size, arguments.skip_unsupported)
+    with (
+        _opened_stream(arguments.file, arguments.skip_unsupported, request.settings) as stream,
+        progress_bar(stream.size, "B") as progress,
+    ):
 
         def tell_of_the_rest() -> None:
             tell(f"{new.name}: stopped; --overwrite removes what was written")
@@ -68,18 +82,46 @@ def import_stream(request: CommandLine, choices: Choices, new: NewNode) -> None:
 
 
 @contextmanager
-def _opened_stream(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open a stream for reading. Yields it, and its size if it has one."""
-    if file == PIPE:
-        yield sys.stdin.buffer, None
+def _opened_stream(place: str, skips: bool, settings: Settings) -> Iterator[Stream]:
+    """Open a stream for reading: the standard input, a local file, or an object of a store."""
+    from nczfs.tools.transfer.ncstream_import import Stream
+
+    if place == PIPE:
+        yield Stream(sys.stdin.buffer, "the standard input", None, skips)
+        return
+    if "://" in place:
+        with _opened_object(place, settings) as found:
+            yield Stream(found, found.name, found.size, skips)
         return
     try:
-        opened = open(os.path.expanduser(file), "rb")  # noqa: SIM115
+        opened = open(os.path.expanduser(place), "rb")  # noqa: SIM115
     except OSError as error:
-        raise kind_of(error)(f"{file}: {error.strerror}") from error
+        raise kind_of(error)(f"{place}: {error.strerror}") from error
     with opened:
         status = os.fstat(opened.fileno())
-        yield opened, status.st_size if stat.S_ISREG(status.st_mode) else None
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        yield Stream(opened, place, size, skips)
+
+
+@contextmanager
+def _opened_object(url: str, settings: Settings) -> Iterator[ObjectFile]:
+    """Open an object of a store that begins as streams do."""
+    from nczfs.cli.store import store_options
+    from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START
+    from nczfs.zmap.objectfile import opened_object
+
+    others = "only ncstreams are imported from URLs; `nczfs cp` copies datasets"
+    with ExitStack() as stack:
+        try:
+            options = replace(store_options(settings), read_only=True)
+            found = stack.enter_context(opened_object(parse_url(url), options))
+            magic = found.read(MAGIC_BYTES)
+        except (NoSuchObject, BadKey) as error:
+            raise NoContent(f"{error} ({others})") from error
+        if magic not in (START, HEADER):
+            raise UsageError(f"{found.name}: is no ncstream; {others}")
+        found.seek(0)
+        yield found
 
 
 def check_options(request: CommandLine) -> None:

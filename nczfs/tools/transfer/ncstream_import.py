@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -40,6 +40,12 @@ from nczfs.tools.transfer.unfinished import Mark
 _COPIED_BYTES = 1 << 20
 
 
+class Rewindable(Readable, Protocol):
+    """What can be read from its beginning again."""
+
+    def seek(self, position: int, /) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A stream to import.
@@ -47,11 +53,12 @@ class Stream:
     Attributes
     ----------
     name : for messages.
+    file : of which only one with a size is ever read from its beginning again.
     size : in bytes; None: unknown, and the stream cannot be read twice.
     skip_unsupported : leave out what a dataset cannot hold.
     """
 
-    file: IO[bytes]
+    file: Rewindable
     name: str
     size: int | None
     skip_unsupported: bool
@@ -118,7 +125,7 @@ class _KeptFile:
     taken : bytes that were read.
     """
 
-    def __init__(self, file: IO[bytes], *, keeps: bool) -> None:
+    def __init__(self, file: Rewindable, *, keeps: bool) -> None:
         self._file = file
         self._copy: IO[bytes] | None = tempfile.TemporaryFile() if keeps else None  # noqa: SIM115
         self.taken = 0
@@ -136,7 +143,7 @@ class _KeptFile:
             self._copy.close()
             self._copy = None
 
-    def whole(self) -> IO[bytes]:
+    def whole(self) -> Rewindable:
         """Return a file of everything, at its beginning."""
         if self._copy is None:
             self._file.seek(0)

@@ -154,8 +154,6 @@ def test_a_dataset_is_no_file_to_import(tmp_path: Path, capsys: pytest.CaptureFi
         assert run("import", tmp_path / "a.cdl", tmp_path / name, "--codecs", "none") == 0
         assert run("import", tmp_path / name, tmp_path / "new") == 2
         assert "`nczfs cp` copies datasets" in line(capsys)
-    assert run("import", "s3://bucket/a.zarr", tmp_path / "new") == 2
-    assert "`nczfs cp` copies datasets" in line(capsys)
 
 
 def test_a_directory_that_is_made_above_the_dataset_is_named(
