@@ -7,7 +7,7 @@ as long as no key is in two sets, and in a directory as long as no key lies belo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -75,22 +75,6 @@ class KeySet:
                 yield KeySet(self.head, self.separator, self.counts, self.tail[:place])
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """Two arrays whose chunks get in each other's way.
-
-    Attributes
-    ----------
-    one, other : paths of the arrays.
-    key : in both sets, relative to where the chunks lie; of a path conflict the one of `one` that
-        is a directory of the other. `UNKNOWN`: there may be one.
-    """
-
-    one: str
-    other: str
-    key: str
-
-
 def keys_of(array: ArrayDescription) -> KeySet:
     """Return the keys of what an array stores as one object each."""
     keys, counts = array.chunk_keys, array.units.counts
@@ -135,36 +119,6 @@ def family(primary: Variable) -> Iterator[Variable]:
         variable = waiting.pop()
         yield variable
         waiting += reversed(variable.dependents)
-
-
-def collisions(arrays: Sequence[Variable]) -> Iterator[Overlap]:
-    """Yield the pairs of arrays at one place that share a key, or may share one."""
-    sets = [(variable.path, keys_of(variable.array)) for variable in arrays]
-    for (path, one), (other_path, other) in itertools.combinations(sets, 2):
-        key = common(one, other, _listed_max(sets))
-        if key is not None:
-            yield Overlap(path, other_path, key)
-
-
-def path_conflicts(arrays: Sequence[Variable]) -> Iterator[Overlap]:
-    """Yield the pairs of arrays at one place of which one has a key below one of the other."""
-    sets = [(variable.path, keys_of(variable.array)) for variable in arrays]
-    for (path, one), (other_path, other) in itertools.permutations(sets, 2):
-        if not (one.size and other.size):
-            continue
-        found = [common(one, each, _listed_max(sets)) for each in other.directories()]
-        key = next((key for key in found if key not in (None, UNKNOWN)), None)
-        key = key or next((key for key in found if key is not None), None)
-        if key is not None:
-            yield Overlap(path, other_path, key)
-
-
-def _listed_max(sets: Sequence[object]) -> int:
-    """Return how much of each pair may be listed: all pairs of many take no longer than of few."""
-    return LISTED_MAX if len(sets) <= _FEW else LISTED_MAX // len(sets) ** 2
-
-
-_FEW = 8
 
 
 def _are_apart(one: str, other: str) -> bool:

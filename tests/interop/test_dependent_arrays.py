@@ -21,7 +21,8 @@ from nczfs.formats.base import FormatOptions
 from nczfs.formats.zarr3.format import Zarr3Format
 from nczfs.library.variable import Variable as OpenVariable
 from nczfs.model.hierarchy import Variable
-from nczfs.model.keysets import collisions, keys_of, path_conflicts
+from nczfs.model.keysets import keys_of
+from nczfs.model.overlaps import collisions, path_conflicts
 from nczfs.testing.documents import DictDocuments
 from tests.support.reference import reference_root
 

@@ -6,7 +6,8 @@ from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.options import EngineOptions
 from nczfs.model.hierarchy import Variable
-from nczfs.model.keysets import UNKNOWN, collisions, family
+from nczfs.model.keysets import UNKNOWN, family
+from nczfs.model.overlaps import collisions
 
 
 def prepared(

@@ -11,7 +11,8 @@ from nczfs.errors import BadValue, NameTaken, NoSuchNode, NotWritable
 from nczfs.formats.overlay import Overlay
 from nczfs.formats.zarr3.dependents import redeclared
 from nczfs.model.hierarchy import Attribute, Json, Variable
-from nczfs.model.keysets import UNKNOWN, Overlap, collisions, family, path_conflicts
+from nczfs.model.keysets import UNKNOWN, family
+from nczfs.model.overlaps import Overlap, collisions, path_conflicts
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nczfs.model.hierarchy import Variable
-from nczfs.model.keysets import UNKNOWN, collisions, family, path_conflicts
+from nczfs.model.keysets import UNKNOWN, family
+from nczfs.model.overlaps import collisions, path_conflicts
 from nczfs.tools.verify.findings import Finding, FindingKind
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from nczfs.errors import NoContent, NotADataset, NotWritable
 from nczfs.library.variable import Variable
 from tests.conftest import ExpectedWarnings
 from tests.support.dependents import FLAT, VALUES, array_document, put, write_dependents_sample
+from tests.support.sample import upload, zip_up
+from tests.support.servers import S3Server
 
 
 @pytest.fixture
@@ -200,11 +203,7 @@ def test_verify_tells_which_arrays_are_in_each_others_way(
     put(place / "t/left", b"x")
     document = json.loads((place / "t/zarr.json").read_text())
     attributes = document["attributes"]["dependent-arrays"]
-    attributes["sum"] = {
-        "shape": [],
-        "dimension_names": [],
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}},
-    }
+    attributes["sum"] = SUM
     (place / "t/zarr.json").write_text(json.dumps(document))
     assert main(["verify", str(place)]) == 1
     found = capsys.readouterr().out.splitlines()
@@ -214,6 +213,35 @@ def test_verify_tells_which_arrays_are_in_each_others_way(
     assert "note /t t/left: not a document or a chunk; ignored" in found
     assert sum("dependent array 'bad'" in line for line in found) == 1
     assert not any("t/c.0.0" in line or "t/0.0" in line for line in found)
+
+
+SUM = {
+    "shape": [],
+    "dimension_names": [],
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": []}},
+}
+
+
+@pytest.mark.parametrize("store", ["zip", "s3"])
+def test_conflicts_of_directories_are_told_in_stores_that_have_none(
+    place: Path, store: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Because a copy of it into a directory would fail."""
+    document = json.loads((place / "t/zarr.json").read_text())
+    document["attributes"]["dependent-arrays"] = {"sum": SUM}
+    (place / "t/zarr.json").write_text(json.dumps(document))
+    if store == "zip":
+        zip_up(place, place.with_suffix(".zip"))
+        url = str(place.with_suffix(".zip"))
+    else:
+        server: S3Server = request.getfixturevalue("swift")
+        bucket = server.new_bucket()
+        with closing(server.client()) as client:
+            upload(client, bucket, "d", place)
+        url = server.url(bucket, "d")
+    main(["verify", url])
+    why = "no directory can hold its chunk c and those of /t below that"
+    assert f"note /t/sum: {why}" in capsys.readouterr().out.splitlines()
 
 
 DOT = '{"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}'
