@@ -104,9 +104,17 @@ class _Chooser:
             variable,
             chunk_shape=chunk_shape,
             shard_shape=self._shard_shape(variable, path, chunk_shape),
-            codecs=variable.codecs if choices.codecs is None else choices.codecs,
+            codecs=self._codecs(variable),
             string_bytes=choices.string_bytes if is_string else variable.string_bytes,
         )
+
+    def _codecs(self, variable: VariableDeclaration) -> tuple[CodecSpec, ...] | None:
+        """Return the codecs. What makes bytes of objects belongs to their type, and stays."""
+        wanted, own = self._choices.codecs, variable.codecs
+        if wanted is None:
+            return own
+        is_objects = isinstance(variable.type, np.dtype) and variable.type.hasobject
+        return (*own[:1], *wanted) if is_objects and own and own[0] not in wanted else wanted
 
     def _shard_shape(
         self, variable: VariableDeclaration, path: str, chunk_shape: tuple[int, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from nczfs.engine.values.fillvalues import is_fill_value
 from nczfs.errors import Unsupported
 from nczfs.formats.attributes import is_hidden
+from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below
 from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
-from nczfs.model.dtypes import DEFAULT_FILL, NcType
-from nczfs.model.hierarchy import Attribute, Dimension
+from nczfs.model.dtypes import DEFAULT_FILL, EmptyArray, NcType
+from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
 from nczfs.ncstream import messages as ncs
 from nczfs.ncstream.messages import DataType
 from nczfs.ncstream.nctypes import NC_TYPES
@@ -23,17 +25,24 @@ _COMPLEX: dict[DataType, np.dtype[Any]] = {
     DataType.FLOAT: np.dtype("c8"),
     DataType.DOUBLE: np.dtype("c16"),
 }
+_ZLIB = CodecSpec("zlib", MappingProxyType({"level": 4}))
 _Scope = dict[str, Dimension]
 
 
 def stream_declaration(
-    root: ncs.Group, name: str, notice: Notice, *, skip_unsupported: bool
+    root: ncs.Group,
+    name: str,
+    stored_by: MetadataFormat,
+    notice: Notice,
+    *,
+    skip_unsupported: bool,
 ) -> GroupDeclaration:
     """Return what a header declares.
 
     Parameters
     ----------
     name : of the stream, for messages.
+    stored_by : the format of the dataset.
     notice : takes lines about what cannot be carried over unchanged.
     skip_unsupported : leave out what has no counterpart in a dataset, instead of raising an error.
 
@@ -41,12 +50,12 @@ def stream_declaration(
     ------
     Unsupported : there is something without a counterpart.
     """
-    reader = _Reader(notice)
+    reader = _Reader(stored_by, notice)
     declared = reader.group(root, "", ())
     if reader.refused and not skip_unsupported:
         more = f", and {len(reader.refused) - 1} more" if len(reader.refused) > 1 else ""
         raise Unsupported(
-            f"{name}: {reader.refused[0]}, for which Zarr has no counterpart{more}; "
+            f"{name}: {reader.refused[0]}, for which {stored_by.name} has no type{more}; "
             "--skip-unsupported leaves such things out"
         )
     for line in reader.refused:
@@ -63,6 +72,7 @@ class _Reader:
     refused : what a dataset cannot hold, one phrase each.
     """
 
+    stored_by: MetadataFormat
     notice: Notice
     refused: list[str] = field(default_factory=list)
 
@@ -92,8 +102,8 @@ class _Reader:
         self, node: ncs.Variable | ncs.Structure, path: str, scopes: tuple[_Scope, ...]
     ) -> VariableDeclaration | None:
         place = f"/{below(path, node.name)}"
-        type_ = element_type(node)
-        if type_ is None:
+        type_, codec = element_type(node), object_codec(node)
+        if type_ is None or not self._holds(type_, codec):
             what = "of variable length" if _is_ragged(node) else f"of type {node.type.name}"
             self.refused.append(f"{place} is {what}")
             return None
@@ -105,9 +115,26 @@ class _Reader:
         if own is not None and isinstance(type_, NcType) and not is_fill_value(own, type_):
             fill = DEFAULT_FILL[type_]
         dimensions = tuple(
-            _named(d, node.name, at, path, scopes) for at, d in enumerate(node.shape)
+            _named(d, node.name, at, path, scopes)
+            for at, d in enumerate(node.shape)
+            if not d.is_vlen
         )
-        return VariableDeclaration(node.name, type_, dimensions, attributes, fill_value=fill)
+        codecs = None
+        if codec is not None:
+            fill = b"" if node.type is DataType.OPAQUE else EmptyArray("0")
+            codecs = codec, _ZLIB
+        return VariableDeclaration(
+            node.name, type_, dimensions, attributes, codecs=codecs, fill_value=fill
+        )
+
+    def _holds(self, type_: ElementType, codec: CodecSpec | None) -> bool:
+        try:
+            self.stored_by.stored_type(
+                type_, byte_order=None, string_bytes=None, object_codec=codec
+            )
+        except Unsupported:
+            return False
+        return True
 
     def _attributes(
         self, attributes: tuple[ncs.Attribute, ...], place: str, type_: ElementType | None = None
@@ -126,8 +153,22 @@ class _Reader:
         return tuple(found)
 
 
+def object_codec(node: ncs.Variable | ncs.Structure) -> CodecSpec | None:
+    """Return the codec of elements that are bytes, or numbers, of any length; None: others."""
+    if isinstance(node, ncs.Structure):
+        return None
+    if _is_ragged(node):
+        if node.type is DataType.CHAR or not node.type.is_fixed:
+            return None
+        dtype = node.type.dtype.newbyteorder("<").str
+        return CodecSpec("vlen-array", MappingProxyType({"dtype": dtype}))
+    return CodecSpec("vlen-bytes") if node.type is DataType.OPAQUE else None
+
+
 def element_type(node: ncs.Variable | ncs.Structure) -> ElementType | None:
     """Return the type of the elements in a dataset; None: no dataset holds them."""
+    if object_codec(node) is not None:
+        return np.dtype(object)
     if _is_ragged(node):
         return None
     if isinstance(node, ncs.Variable):

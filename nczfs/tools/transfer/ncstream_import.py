@@ -195,9 +195,7 @@ class _Importer:
         """Return whether strings must be read before their variables can be made."""
         if self.choices.string_bytes is not None:
             return False
-        declared = stream_declaration(
-            root, self.stream.name, lambda _: None, skip_unsupported=self.stream.skip_unsupported
-        )
+        declared = self._declared(root, lambda _: None)
         has_strings = any(v.type is NcType.STRING for _, v in variables_of(declared))
         return has_strings and _stores_cells(self.new.metadata_format)
 
@@ -244,11 +242,15 @@ class _Importer:
             array.write_selection(_selection(item.section), values)
 
     def _chosen(self, root: Group, notice: Notice) -> GroupDeclaration:
-        declared = stream_declaration(
-            root, self.stream.name, notice, skip_unsupported=self.stream.skip_unsupported
-        )
+        declared = self._declared(root, notice)
         source = chosen(Source(self.stream.name, declared, {}), self.choices)
         return with_variables(source.root, self._sized)
+
+    def _declared(self, root: Group, notice: Notice) -> GroupDeclaration:
+        stream, stored_by = self.stream, self.new.metadata_format
+        return stream_declaration(
+            root, stream.name, stored_by, notice, skip_unsupported=stream.skip_unsupported
+        )
 
     def _sized(self, path: str, variable: VariableDeclaration) -> VariableDeclaration:
         length = self.lengths.get(path)

@@ -15,7 +15,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.ncstream.data import data_messages, error_message
+from nczfs.ncstream.data import data_messages, error_message, ragged_message
 from nczfs.ncstream.framing import END, START
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import (
@@ -195,3 +195,54 @@ def test_what_a_dataset_cannot_hold_is_refused_or_left_out(
     assert "/q is of type SEQUENCE" in capsys.readouterr().err
     assert piped(data, "import", "-", tmp_path / "d", "--skip-unsupported") == 0
     assert values(tmp_path / "d").keys() == {"v"}
+
+
+N = Dimension("n", 3)
+RAGGED = Variable("r", DataType.SHORT, (N, Dimension("*", 0, is_vlen=True)))
+OPAQUE = Variable("o", DataType.OPAQUE, (N,), (Attribute("units", DataType.STRING, ("1",)),))
+
+
+def objects(*values: object) -> Any:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def of_any_length(*variables: Variable) -> bytes:
+    lists = objects(np.array([1, -2], "i2"), np.array([], "i2"))
+    blobs = objects(b"a\0b", b"", b"c" * 300)
+    messages = {
+        "r": ragged_message("r", DataType.SHORT, whole_section((2,)), lists),
+        "o": data_messages("o", DataType.OPAQUE, whole_section((3,)), blobs),
+    }
+    header = of(Group(dimensions=(N,), variables=variables))
+    return stream(header, *(piece for v in variables for piece in messages[v.name]))
+
+
+@pytest.mark.parametrize("options", [(), ("--codecs", "zlib:1", "--chunks", "n=2")])
+def test_elements_of_any_length_are_kept(options: tuple[str, ...], tmp_path: Path) -> None:
+    data = of_any_length(RAGGED, OPAQUE)
+    assert piped(data, "import", "-", tmp_path / "d", "--format", "zarr2", *options) == 0
+    found = values(tmp_path / "d")
+    assert [each.tolist() for each in found["r"]] == [[1, -2], [], []]
+    assert {each.dtype for each in found["r"]} == {np.dtype("i2")}
+    assert found["o"].tolist() == [b"a\0b", b"", b"c" * 300]
+
+
+def test_zarr3_keeps_opaque_elements(tmp_path: Path) -> None:
+    assert piped(of_any_length(OPAQUE), "import", "-", tmp_path / "d", "--format", "zarr3") == 0
+    assert values(tmp_path / "d")["o"].tolist() == [b"a\0b", b"", b"c" * 300]
+
+
+@pytest.mark.parametrize(("variable", "form"), [(RAGGED, "zarr3"), (OPAQUE, "nczarr")])
+def test_what_a_format_cannot_hold_is_named(
+    variable: Variable, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "import", "-", tmp_path / "d", "--format", form
+    assert piped(of_any_length(variable), *words) == 1
+    said = capsys.readouterr().err
+    assert f"/{variable.name} is of " in said
+    assert f"{form}" in said
+    assert list(tmp_path.iterdir()) == []
+    assert piped(of_any_length(variable), *words, "--skip-unsupported") == 0
+    assert values(tmp_path / "d") == {}
