@@ -62,7 +62,7 @@ def _group(group: FileGroup, declared: _Declared) -> ncs.Group:
         group.name,
         tuple(ncs.Dimension(d.name, d.size, d.unlimited) for d in group.dimensions),
         tuple(
-            ncs.Variable(v.name, data_type(v.type), _shape(v, group, declared), _attributes(v))
+            ncs.Variable(v.name, data_type(v.type), _shape(v, group, declared), attributes_of(v))
             for v in group.variables
             if not isinstance(v.type, Compound)
         ),
@@ -102,7 +102,7 @@ def _structure(
         variable.name,
         DataType.STRUCTURE,
         _shape(variable, group, declared),
-        _attributes(variable),
+        attributes_of(variable),
         tuple(_member(name, dtype.fields[name][0]) for name in dtype.names or ()),
     )
 
@@ -115,7 +115,8 @@ def _member(name: str, dtype: np.dtype[Any]) -> ncs.Variable:
     return ncs.Variable(name, TYPES[type_], dimensions)
 
 
-def _attributes(variable: FileVariable) -> tuple[ncs.Attribute, ...]:
+def attributes_of(variable: FileVariable) -> tuple[ncs.Attribute, ...]:
+    """Return the attributes of a variable."""
     return tuple(map(_attribute, variable.attributes))
 
 

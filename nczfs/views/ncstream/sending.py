@@ -15,14 +15,20 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import whole
 from nczfs.model.grid import ChunkPart
+from nczfs.ncstream.catalog import fill_value
 from nczfs.ncstream.data import array_head, data_messages, list_head, rows_frame
 from nczfs.ncstream.framing import END, START
 from nczfs.ncstream.headers import header_message
-from nczfs.ncstream.messages import DataType, Range, Section
+from nczfs.ncstream.messages import DataType, Range, Section, Variable
 from nczfs.views.elements import ArrayElements
-from nczfs.views.forms import Buffer
+from nczfs.views.forms import Buffer, Form
 from nczfs.views.layout import Layout
-from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
+from nczfs.views.ncstream.header import (
+    attributes_of,
+    data_type,
+    full_name_of,
+    stream_header,
+)
 from nczfs.views.ncstream.layout import OpaqueForm, ncstream_layout
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
@@ -48,6 +54,8 @@ def sent_stream(
     progress: Progress = lambda _: None,
 ) -> Iterator[Buffer]:
     """Yield an ncstream with a message for each chunk, in the order of the grid.
+
+    Chunks that were never written have none if readers fill them in with the same values.
 
     Parameters
     ----------
@@ -106,6 +114,7 @@ class _Sender:
         self._cell = variable.values.cell
         self._deflate = deflate if self._type.is_fixed else None
         self._progress = progress
+        self._filled_in = _filled_in(variable)
 
     def messages(self) -> Iterator[Buffer]:
         """Yield the messages; the next chunks are fetched while one is sent."""
@@ -129,9 +138,20 @@ class _Sender:
         ranges = zip(box.start, box.shape, strict=True)
         section = Section((*(Range(a, n) for a, n in ranges), *(Range(0, n) for n in self._inner)))
         with self._array.chunk(part.chunk, tally, fresh) as chunk:
-            index: tuple[Any, ...] = (*part.source.slices(), ...)
-            yield from self._encoded(section, chunk[index])
+            if not self._is_filled_in(chunk):
+                index: tuple[Any, ...] = (*part.source.slices(), ...)
+                yield from self._encoded(section, chunk[index])
         self._progress(box.size * self._cell.itemsize)
+
+    def _is_filled_in(self, chunk: Values) -> bool:
+        """Return whether a chunk is a hole that readers fill in as this dataset does."""
+        if self._filled_in is None or chunk.size < 2 or any(chunk.strides):
+            return False  # what was never written is a single element, broadcast
+        one = np.ascontiguousarray(chunk.reshape(-1)[:1])
+        return bytes(self._form(one.dtype).render(one)) == self._filled_in
+
+    def _form(self, dtype: np.dtype[Any]) -> Form:
+        return cell_form(dtype, self._cell.newbyteorder(">"))
 
     def _encoded(self, section: Section, values: Values) -> Iterator[Buffer]:
         name, type_ = self._name, self._type
@@ -145,7 +165,7 @@ class _Sender:
             yield list_head(name, type_, section)
             yield OpaqueForm(flat.dtype).render(flat)
             return
-        data = cell_form(flat.dtype, self._cell.newbyteorder(">")).render(flat)
+        data = self._form(flat.dtype).render(flat)
         if type_ is DataType.STRUCTURE:
             before, after = rows_frame(name, section, self._cell.itemsize)
             yield before
@@ -158,3 +178,12 @@ class _Sender:
             packed = zlib.compress(data, self._deflate)
             yield array_head(name, type_, section, nbytes=len(packed), inflated_bytes=len(data))
             yield packed
+
+
+def _filled_in(variable: FileVariable) -> bytes | None:
+    """Return the bytes of a number that no message has, as readers take it; None: they do not."""
+    type_ = data_type(variable.type)
+    if not type_.is_fixed or type_ is DataType.CHAR:
+        return None
+    fill = fill_value(Variable(variable.name, type_, attributes=attributes_of(variable)))
+    return None if fill is None else np.array(fill, type_.dtype).tobytes()

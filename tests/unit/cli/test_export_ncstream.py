@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -17,6 +18,7 @@ from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.errors import CorruptChunk
 from nczfs.ncstream import Array, assemble, read
 
+DEFAULT = 9.969209968386869e36
 TEXTS = ["", "żółw", "c" * 100]
 
 
@@ -63,8 +65,38 @@ def test_a_stream_has_the_values_in_chunks(
         "g.1/s": TEXTS,
     }
     arrays = [item for item in read(io.BytesIO(data)) if isinstance(item, Array)]
+    assert not [a for a in arrays if a.path == "sparse"]  # which has a _FillValue
     sections = [a.section.shape for a in arrays if a.path == "v"]
     assert sections == [(2, 2), (2, 2), (2, 1), (1, 2), (1, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("fill", "said", "is_sent"),
+    [
+        (DEFAULT, False, False),
+        (0.0, False, True),
+        (0.0, True, False),
+        (np.nan, True, False),
+        (-1.0, True, False),
+    ],
+)
+def test_holes_are_sent_where_readers_would_fill_in_something_else(
+    fill: float, said: bool, is_sent: bool, tmp_path: Path
+) -> None:
+    with nczfs.open(str(tmp_path / "d"), "w", format="zarr3") as root:
+        v = root.create_variable("v", (6,), "f4", chunks=(2,), fillvalue=fill)
+        v[2:4] = [fill, 2]
+        expected = v[...]
+    if not said:
+        place = tmp_path / "d/v/zarr.json"
+        document = json.loads(place.read_text())
+        del document["attributes"]["_FillValue"]
+        place.write_text(json.dumps(document))
+    assert run("export", tmp_path / "d", tmp_path / "a.ncs") == 0
+    data = (tmp_path / "a.ncs").read_bytes()
+    starts = [a.section.ranges[0].start for a in read(io.BytesIO(data)) if isinstance(a, Array)]
+    assert starts == ([0, 2, 4] if is_sent else [2])
+    np.testing.assert_array_equal(assemble(read(io.BytesIO(data)))["v"], expected)
 
 
 def test_siphon_reads_a_stream(
@@ -75,7 +107,7 @@ def test_siphon_reads_a_stream(
     with (tmp_path / "a.ncs").open("rb") as file:
         header, *arrays = siphon.read_ncstream_messages(file)
     assert {v.name for v in header.root.vars} == {"v", "sparse", "scalar"}
-    assert sum(a.size for a in arrays) == 15 + 5 + 1 + 3
+    assert sum(a.size for a in arrays) == 15 + 1 + 3
 
 
 def test_a_file_for_netcdf_java_has_a_message_for_each_variable(
