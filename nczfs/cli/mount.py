@@ -16,7 +16,8 @@ from pathlib import Path
 from nczfs.cli import logs
 from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.options import Scope, default_memory_limit
+from nczfs.cli.memory_limit import default_memory_limit
+from nczfs.cli.options import Scope
 from nczfs.cli.sources import Settings
 from nczfs.cli.spelling import hint
 from nczfs.cli.store import engine_options, place, store_options

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from nczfs.cli import values
 from nczfs.cli.codecs import codecs, lengths
@@ -58,23 +57,6 @@ class Option:
     def variable(self) -> str:
         """The name of the environment variable."""
         return "NCZFS_" + self.name.upper().replace("-", "_")
-
-
-def default_memory_limit() -> int:
-    """Return a quarter of the memory that this process may use, at most 2 GiB."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = _cgroup_file(name)
-        if text.isdecimal():
-            limits.append(int(text))
-    return max(64 << 20, min(min(limits) // 4, 2 << 30))
-
-
-def _cgroup_file(name: str) -> str:
-    try:
-        return Path("/sys/fs/cgroup", name).read_text().strip()
-    except OSError:
-        return ""
 
 
 def _path(text: str) -> str:

@@ -11,7 +11,8 @@ from importlib.metadata import version
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.options import Scope, default_memory_limit
+from nczfs.cli.memory_limit import default_memory_limit
+from nczfs.cli.options import Scope
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, cast
 
-from nczfs.cli.options import default_memory_limit
+from nczfs.cli.memory_limit import default_memory_limit
 from nczfs.cli.sources import Settings
 from nczfs.errors import NoContent
 from nczfs.zmap.url import check_path, parse_url

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from nczfs.cli import interrupts
 from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import STORE_SCOPES, CommandLine
-from nczfs.cli.options import Scope, default_memory_limit
+from nczfs.cli.memory_limit import default_memory_limit
+from nczfs.cli.options import Scope
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings

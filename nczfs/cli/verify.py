@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
+from nczfs.cli.memory_limit import default_memory_limit
 from nczfs.cli.netcdf_files import is_netcdf_file
-from nczfs.cli.options import default_memory_limit
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options

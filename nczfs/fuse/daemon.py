@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 _MAX_TASKS = 1000
 _MIN_TASKS = 8
 _SOON_S = 2.0  # an end that takes longer is explained
-_READ_AHEAD_KIB = 1024  # more has no effect: a request is at most 1 MiB
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -225,8 +224,10 @@ async def _announce(
     invalidator.start()
     if not mounting.is_descriptor(mountpoint):
         guard.start(mountpoint)
-        raised = mounting.raise_read_ahead(mountpoint, _READ_AHEAD_KIB)
-        log.debug("read-ahead of %dKiB: %s", _READ_AHEAD_KIB, "set" if raised else "not permitted")
+        raised = mounting.raise_read_ahead(mountpoint, mounting.READ_AHEAD_KIB)
+        log.debug(
+            "read-ahead of %dKiB: %s", mounting.READ_AHEAD_KIB, "set" if raised else "not permitted"
+        )
     # All objects so far live as long as the mount; the collector need not visit them again.
     gc.collect()
     gc.freeze()

@@ -16,6 +16,7 @@ from nczfs.fuse import systemcalls
 
 FILE_SYSTEM_TYPE = "fuse.nczfs"
 CAP_SYS_ADMIN = 21
+READ_AHEAD_KIB = 1024  # more has no effect: a request is at most 1 MiB
 
 _DESCRIPTOR = re.compile(r"/dev/fd/\d+")
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -133,6 +134,19 @@ def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False
 
 def check_fuse(*, allow_other: bool) -> None:
     """Check that this machine and user can mount FUSE file systems. Raises MountError."""
+    check_device()
+    if may_mount():
+        return
+    check_fusermount()
+    if allow_other and not permits_allow_other():
+        raise MountError(
+            "allow_other, allow_root: /etc/fuse.conf does not permit them; add the line"
+            " `user_allow_other`"
+        )
+
+
+def check_device() -> None:
+    """Check that this process can open /dev/fuse. Raises MountError."""
     if not os.path.exists("/dev/fuse"):
         raise MountError(
             "/dev/fuse is missing: load it with `modprobe fuse`; a container needs"
@@ -140,8 +154,10 @@ def check_fuse(*, allow_other: bool) -> None:
         )
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         raise MountError("/dev/fuse: no permission to open it; as root: `chmod 0666 /dev/fuse`")
-    if may_mount():
-        return
+
+
+def check_fusermount() -> None:
+    """Check that fusermount3 is there, and finds what it needs. Raises MountError."""
     if _fusermount() is None:
         raise MountError(
             "fusermount3 is not installed: `apt-get install fuse3`; for one command, `nczfs exec`"
@@ -151,11 +167,6 @@ def check_fuse(*, allow_other: bool) -> None:
         raise MountError(
             "/etc/mtab is missing, and without it fusermount3 does not unmount for users; as root:"
             " `ln -s ../proc/self/mounts /etc/mtab`"
-        )
-    if allow_other and not _user_allow_other():
-        raise MountError(
-            "allow_other, allow_root: /etc/fuse.conf does not permit them; add the line"
-            " `user_allow_other`"
         )
 
 
@@ -175,7 +186,8 @@ def _fusermount() -> str | None:
     return shutil.which("fusermount3", path=path)
 
 
-def _user_allow_other() -> bool:
+def permits_allow_other() -> bool:
+    """Return whether users may give others access to their mounts."""
     try:
         lines = Path("/etc/fuse.conf").read_text("utf-8", "replace").splitlines()
     except OSError:

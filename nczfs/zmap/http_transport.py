@@ -25,6 +25,7 @@ from nczfs.zmap.web.failures import AttemptFailed
 from nczfs.zmap.web.headers import pause_s
 from nczfs.zmap.web.redirects import HOPS_MAX, MOVED, Redirects, leads_to_directory, origin_of
 
+ADDRESS_FROM = "host and port of the URL"
 CONNECTIONS_MAX = 48  # small web servers accept few connections at the same time
 
 _OF_S3 = "x-amz-request-id"  # every server of S3 sends it
@@ -102,9 +103,9 @@ class HttpTransport:
             "http",
             self.root_url,
             replace(options, connections=min(options.connections, CONNECTIONS_MAX)),
-            address_from="host and port of the URL",
+            address_from=ADDRESS_FROM,
             ca_bundle=options.ca_bundle,
-            proxy=_proxy(parts.scheme, parts.hostname or ""),
+            proxy=proxy_for(parts.scheme, parts.hostname or ""),
             clock=clock,
             sleep=sleep,
         )
@@ -223,7 +224,8 @@ def _of_netrc(host: str) -> tuple[str, str, str] | None:
         return None
 
 
-def _proxy(scheme: str, host: str) -> str:
+def proxy_for(scheme: str, host: str) -> str:
+    """Return the proxy that the environment names for a host; "": none."""
     if proxy_bypass(host):
         return ""
     proxies = getproxies()

@@ -48,6 +48,15 @@ logging.getLogger("botocore").setLevel(logging.WARNING)
 logging.getLogger("botocore.credentials").setLevel(logging.ERROR)
 
 _DNS_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")  # no dots: TLS names cover one label
+_SOURCES = {  # botocore's names of its providers
+    "env": "variables of the environment",
+    "shared-credentials-file": "the credentials file",
+    "config-file": "the configuration file",
+    "custom-process": "a program of the configuration file",
+    "container-role": "the role of the container",
+    "iam-role": "the role of the instance",
+}
+_OF_PROFILES = frozenset({"shared-credentials-file", "config-file", "custom-process"})
 _TRUE = frozenset({"1", "yes", "true", "on"})
 _FALSE = frozenset({"0", "no", "false", "off"})
 
@@ -160,6 +169,16 @@ class S3Access:
                 self._session, site.endpoint_url, site.region, by_path=site.by_path
             )
         return client, access_key
+
+    def credentials_from(self) -> str:
+        """Return the source of the credentials; "": requests are not signed. Raises as `sign`."""
+        if self.anonymous:
+            return ""
+        self._frozen()
+        method = str(getattr(self._credentials, "method", None) or "botocore")
+        profile = self._session.profile or "default"
+        name = _SOURCES.get(method, method)
+        return f"{name}, profile {profile}" if method in _OF_PROFILES else name
 
     def close(self) -> None:
         """Release what boto3 holds; may be called twice."""

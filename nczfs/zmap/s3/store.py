@@ -330,13 +330,26 @@ def _is_refused(answer: S3Answer) -> bool:
 
 def open_s3(url: StoreUrl, options: StoreOptions) -> ZMap:
     """Return the map rooted at an ``s3`` URL, which takes precedence over the options."""
-    merged = replace(
+    zmap = S3ZMap(
+        url.bucket,
+        options_of(url, options),
+        home=url.prefix,
+        endpoint_from=endpoint_setting(url),
+    )
+    return rooted(zmap, url.prefix)
+
+
+def options_of(url: StoreUrl, options: StoreOptions) -> StoreOptions:
+    """Return the options for an ``s3`` URL, with what the URL itself says."""
+    return replace(
         options,
         endpoint_url=url.endpoint_url or options.endpoint_url,
         region=url.region or options.region,
         profile=url.profile or options.profile,
         no_sign_request=url.anonymous or options.no_sign_request,
     )
-    endpoint_from = "--endpoint-url" if url.endpoint_url is None else "host and port of the URL"
-    zmap = S3ZMap(url.bucket, merged, home=url.prefix, endpoint_from=endpoint_from)
-    return rooted(zmap, url.prefix)
+
+
+def endpoint_setting(url: StoreUrl) -> str:
+    """Return the setting that names the server of a URL, if the options for it do."""
+    return "--endpoint-url" if url.endpoint_url is None else "host and port of the URL"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from nczfs.cli import sources
-from nczfs.cli.options import OPTIONS, default_memory_limit
+from nczfs.cli.memory_limit import default_memory_limit
+from nczfs.cli.options import OPTIONS
 from nczfs.cli.sources import read_words, resolve, split_words
 from nczfs.errors import UsageError
 

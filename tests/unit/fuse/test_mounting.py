@@ -84,7 +84,7 @@ def test_mounts_of_the_same_objects_are_found(source: str, found: bool) -> None:
 def test_a_machine_on_which_users_could_not_unmount_is_told_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(mounting, "may_mount", lambda: False)
     exists = os.path.exists
     monkeypatch.setattr(os.path, "exists", lambda path: path != "/etc/mtab" and exists(path))
     with pytest.raises(MountError, match=r"as root: `ln -s \.\./proc/self/mounts /etc/mtab`"):
@@ -111,7 +111,7 @@ def test_unmounting_what_is_no_mount_says_so(tmp_path: Path) -> None:
 def test_mounting_for_others_needs_a_line_of_the_machine(
     word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(mounting, "_user_allow_other", lambda: False)
+    monkeypatch.setattr(mounting, "may_mount", lambda: False)
+    monkeypatch.setattr(mounting, "permits_allow_other", lambda: False)
     assert main.main(["mount", "-o", word, str(tmp_path), str(tmp_path)]) == 1
     assert "add the line `user_allow_other`" in capsys.readouterr().err
