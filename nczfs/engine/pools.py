@@ -21,15 +21,17 @@ _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
 
 class Pools:
-    """Seven thread pools, each started at its first use, so that no thread exists before a fork.
+    """Eight thread pools, each started at its first use, so that no thread exists before a fork.
 
     Fetching waits and decoding computes: in one pool either the network or the processors idle
     (docs/DESIGN.md, "Threads"). A task waits only for tasks of pools further to the right:
     assemble → decode | fetch; fetch hands its result to decode and does not wait for it. Writing
-    encodes and stores in one go, and waits for none of them; nor does spilling. Copying reads and
-    decodes in one go, and may wait for chunks that fetch and decode have under way: it has twice
-    the threads, since a disk is waited for as well, if not for long; so decoding there goes by
-    turns (`decoding`). The lock guards the slots.
+    encodes and stores in one go, and waits for none of them; nor does spilling. But it may wait for
+    a rename (`Gate`), and a rename for those who store documents; so these, and who copies objects
+    for a rename, have a pool of their own, edit. Copying reads and decodes in one go, and may wait
+    for chunks that fetch and decode have under way: it has twice the threads, since a disk is
+    waited for as well, if not for long; so decoding there goes by turns (`decoding`). The lock
+    guards the slots.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -40,6 +42,7 @@ class Pools:
             "assemble": options.decode_threads,
             "copy": 2 * options.decode_threads,
             "write": options.store_threads,
+            "edit": options.store_threads,
             "spill": 1,
         }
         self._lock = threading.Lock()
@@ -71,6 +74,10 @@ class Pools:
     @property
     def write(self) -> ThreadPoolExecutor:
         return self._pool("write")
+
+    @property
+    def edit(self) -> ThreadPoolExecutor:
+        return self._pool("edit")
 
     @property
     def spill(self) -> ThreadPoolExecutor:

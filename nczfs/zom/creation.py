@@ -124,7 +124,7 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     ------
     ObjectExists : something is there. StoreError. What was written before stays, and is valid.
     """
-    zmap, pool = dataset.zmap, dataset.engine.pools.write
+    zmap, pool = dataset.zmap, dataset.engine.pools.edit
 
     def write(at: str, each: Node) -> int:
         count = 0

@@ -382,7 +382,7 @@ class Edits:
         if not self._metadata.far or len(nodes) == 1:
             return {path: self._store_node(node, taken) for path, node in nodes.items()}
         futures = {
-            path: self._pools.write.submit(self._store_node, node, taken)
+            path: self._pools.edit.submit(self._store_node, node, taken)
             for path, node in nodes.items()
         }
         wait(futures.values())

@@ -154,7 +154,7 @@ class ObjectStore:
         """
         below = Prefix(key)
         far = self.metadata.far
-        asked = self._pools.write.submit(self.metadata.has_keys, below) if far else None
+        asked = self._pools.edit.submit(self.metadata.has_keys, below) if far else None
         stat = self.find(key)
         try:
             is_prefix = asked.result() if asked else self.metadata.has_keys(below)
@@ -363,7 +363,7 @@ class ObjectStore:
         """Call a function with every argument, several at a time where a request takes long."""
         if not self.metadata.far:
             return [function(argument) for argument in arguments]
-        return list(self._pools.write.map(function, arguments))
+        return list(self._pools.edit.map(function, arguments))
 
     def is_absent(self, key: Key, *, now: bool) -> bool:
         """Return whether there is no object; `write` compares again.

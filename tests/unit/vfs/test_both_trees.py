@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillWaiting
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from threading import Event, Semaphore, current_thread
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
+from nczfs.engine.chunks.place import Gate
+from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import NczfsError, StaleHandle, StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects import renaming
 from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import ROOT, Key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
@@ -168,6 +172,134 @@ def test_nothing_of_a_dataset_is_stored_while_its_directory_is_renamed(
             syncing.result(WAIT_S)
     assert stored(store, "e.zarr")[1:3] == [11, FILL]
     check_kept(fs, handle, tmp_path)
+
+
+class _Closed(list[str]):
+    """The places for which a gate is closed."""
+
+    any = Event()
+
+    def __iadd__(self, others: Iterable[str]) -> Self:  # type: ignore[misc, override]
+        self.extend(others)
+        self.any.set()
+        return self
+
+
+@pytest.fixture
+def far_fs(
+    store: GatedZMap, at_the_gate: Semaphore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[TreeFileSystem]:
+    """A mount of a far store with two threads that store chunks."""
+    monkeypatch.setattr(GatedZMap, "features", replace(store.features, near=False))
+    engine = replace(OPTIONS, store_threads=2)
+    options = VfsOptions(
+        engine=engine, read_only=False, allow_delete=True, spool_dir=tmp_path / "spool"
+    )
+    tree = tree_over(store, options)
+    yield tree
+    tree.close()
+
+
+@pytest.fixture
+def at_the_gate(monkeypatch: pytest.MonkeyPatch) -> Semaphore:
+    """Released by each thread for chunks that is about to wait, perhaps, for a rename."""
+    come, inside, make = Semaphore(0), Gate.inside, Gate.__init__
+
+    def made(self: Gate) -> None:
+        make(self)
+        self._closed = _Closed()
+
+    def noted(self: Gate, place: Callable[[], str]) -> Any:
+        if current_thread().name.startswith("nczfs-write"):
+            come.release()
+        return inside(self, place)
+
+    _Closed.any.clear()
+    monkeypatch.setattr(Gate, "__init__", made)
+    monkeypatch.setattr(Gate, "inside", noted)
+    return come
+
+
+def test_a_rename_ends_while_all_threads_that_store_chunks_wait_for_it(
+    far_fs: TreeFileSystem,
+    store: GatedZMap,
+    threads: ThreadPoolExecutor,
+    at_the_gate: Semaphore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEMANTICS A1, O27."""
+    closed, may_go_on, below = Event(), Event(), renaming._below
+
+    def stopped(*arguments: Any) -> Any:
+        closed.set()
+        assert may_go_on.wait(WAIT_S)
+        return below(*arguments)
+
+    handle = open_written(far_fs)
+    monkeypatch.setattr(renaming, "_below", stopped)
+    moving = threads.submit(rename, far_fs, "objects/d.zarr", "objects/e.zarr")
+    assert closed.wait(WAIT_S)
+    put(far_fs, handle, 2, 12, 13, 14, 15)
+    syncing = threads.submit(fsync, far_fs, handle)
+    for _ in range(2):
+        assert at_the_gate.acquire(timeout=WAIT_S)
+    may_go_on.set()
+    moving.result(WAIT_S)
+    with pytest.raises(StructureChanged):
+        syncing.result(WAIT_S)
+    assert stored(store, "e.zarr")[1:3] == [11, FILL]
+    with suppress(StructureChanged):
+        close(far_fs, handle)
+
+
+def test_documents_are_stored_while_all_threads_that_store_chunks_wait_for_a_rename(
+    store: GatedZMap,
+    far_fs: TreeFileSystem,
+    threads: ThreadPoolExecutor,
+    at_the_gate: Semaphore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEMANTICS A1, W15: the chunks wait for the rename, and the rename for the documents."""
+    begun, may_go_on, store_all = Event(), Event(), Edits._store_all
+    settled, may_close, closed = Event(), Event(), Gate.closed
+
+    def stopped(*arguments: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(WAIT_S)
+        return store_all(*arguments)
+
+    def closed_later(*arguments: Any) -> Any:
+        settled.set()
+        assert may_close.wait(WAIT_S)
+        return closed(*arguments)
+
+    with client(store, "r+") as root:
+        for name in ("g", "h"):
+            root.create_group(name).attrs["a"] = 1
+    handle = open_written(far_fs)
+    monkeypatch.setattr(Gate, "closed", closed_later)
+    moving = threads.submit(rename, far_fs, "objects/d.zarr", "objects/e.zarr")
+    assert settled.wait(WAIT_S)
+    for name in ("g", "h"):
+        unlink(far_fs, f"datasets/d.zarr/{name}/attributes/a")
+    monkeypatch.setattr(Edits, "_store_all", stopped)
+    storing = threads.submit(far_fs.sync)
+    assert begun.wait(WAIT_S)
+    may_close.set()
+    assert _Closed.any.wait(WAIT_S)
+    put(far_fs, handle, 2, 12, 13, 14, 15)
+    syncing = threads.submit(fsync, far_fs, handle)
+    for _ in range(2):
+        assert at_the_gate.acquire(timeout=WAIT_S)
+    may_go_on.set()
+    storing.result(WAIT_S)
+    moving.result(WAIT_S)
+    with pytest.raises(StructureChanged):
+        syncing.result(WAIT_S)
+    with client(store, name="e.zarr") as root:
+        assert [list(root[name].attrs) for name in ("g", "h")] == [[], []]
+    with suppress(StructureChanged):
+        close(far_fs, handle)
 
 
 def test_a_variable_that_was_made_anew_through_objects_gets_no_values_of_the_old_one(
