@@ -7,8 +7,9 @@ The names are h5netcdf's: ``groups``, ``variables``, ``dimensions`` and ``attrs`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType, TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,11 +21,15 @@ from nczfs.engine.values.convert import attribute_of
 from nczfs.errors import NoSuchNode, NotWritable, UsageError
 from nczfs.formats.base import Node
 from nczfs.library.mappings import Members, NamedMapping
+from nczfs.library.origin import Origin
 from nczfs.library.variable import LibraryNode, Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension, GroupHeader
+
+if TYPE_CHECKING:
+    import xarray  # an extra, imported when it is used
 
 Member = TypeVar("Member", bound="LibraryNode")
 
@@ -230,7 +235,14 @@ class Group(LibraryNode):
 
 
 class OpenDataset(Group):
-    """The root group of an open dataset. A context manager; closing stores unsaved writes."""
+    """The root group of an open dataset. A context manager; closing stores unsaved writes.
+
+    Attributes
+    ----------
+    origin : what it was opened by; None: not by a URL.
+    """
+
+    origin: Origin | None = None
 
     def __init__(
         self, dataset: Dataset, header: Node, editor: Editor | None, close: Callable[[], None]
@@ -257,6 +269,30 @@ class OpenDataset(Group):
                 editor.sync()
         finally:
             self._close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._opened.is_closed
+
+    def to_xarray(self, **options: Any) -> xarray.Dataset:
+        """Return the dataset in xarray, where values are read when they are needed.
+
+        Closing the one closes the other. What is written meanwhile can be read, but what was
+        created or became longer is seen by the next call.
+
+        Parameters
+        ----------
+        options : of ``xarray.open_dataset``: ``group``, ``chunks``, ``drop_variables`` and so on.
+
+        Raises
+        ------
+        ModuleNotFoundError : xarray is not installed.
+        """
+        opened: xarray.Dataset = import_module("xarray").open_dataset(
+            self, engine="nczfs", **options
+        )
+        return opened
 
     def discard(self) -> None:
         """Close without storing what is not stored yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
@@ -31,6 +32,7 @@ from nczfs.errors import (
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import new_format
 from nczfs.library.api import OpenDataset, RootArray
+from nczfs.library.origin import Origin, absolute
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -50,7 +52,7 @@ MODES = {
 
 
 def open_url(
-    url: str,
+    url: str | os.PathLike[str],
     mode: str = "r",
     *,
     format: str | None = None,
@@ -86,6 +88,7 @@ def open_url(
     LeaseNotHeld : another process is writing to a store without conditional writes.
     BadUrl, UsageError, MetadataError, StoreError.
     """
+    url = os.fsdecode(url)
     place = parse_url(url)
     metadata = format_options(place.modes, options or EngineOptions())
     _check(mode, separator)
@@ -106,12 +109,14 @@ def open_url(
         )
 
     try:
-        return opened(place)
+        found = opened(place)
     except (NotADataset, NoContent):
-        found = _dependent_at(url, opened) if mode in ("r", "r+") else None
-        if found is None:
+        dependent = _dependent_at(url, opened) if mode in ("r", "r+") else None
+        if dependent is None:
             raise
-        return found
+        found = dependent
+    found.origin = Origin(absolute(url), store_options, options)
+    return found
 
 
 def _dependent_at(url: str, opened: Callable[[StoreUrl, str], OpenDataset]) -> OpenDataset | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nczfs.codecs.fillelement import fill_element
-from nczfs.engine.arrays.selection import select, select_for_writing
+from nczfs.engine.arrays.selection import Selection, select, select_for_writing
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
@@ -178,13 +178,22 @@ class Variable(LibraryNode):
         ------
         BadSelection, UnknownCodec, CorruptChunk, MissingChunk, StoreError.
         """
+        selection = select(selector, self.shape)
+        return selection.result(self.read(selection))
+
+    def read(self, selection: Selection) -> Values:
+        """Read a selection: an array with all dimensions, in ascending order where it is a range.
+
+        Raises
+        ------
+        UnknownCodec, CorruptChunk, MissingChunk, StoreError.
+        """
         variable = self.description
-        selection = select(selector, variable.array.shape)
         values = np.empty(selection.shape, variable.array.dtype.native)
         self._dataset.array(variable).read_selection(selection, values, Tally())
         if self._is_text:
             values = np.strings.decode(values, "utf-8", "surrogateescape").astype(object)
-        return selection.result(values)
+        return values
 
     def __setitem__(self, selector: object, values: Any) -> None:
         """Write the selected elements; `values` is broadcast.

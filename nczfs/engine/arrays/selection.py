@@ -76,6 +76,10 @@ class Selection:
         """Convert values of `shape` to the caller's result: flipped, without dropped dimensions."""
         return values[self._cut()]
 
+    def result_array(self, values: Any) -> Any:
+        """Convert values as `result` does, but to an array of rank 0 instead of a scalar."""
+        return values[(*self._cut(), ...)]
+
     def spread(self, values: Any) -> Any:
         """Convert the caller's values to an array of `shape`: broadcast and flipped.
 

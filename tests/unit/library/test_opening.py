@@ -289,3 +289,13 @@ def test_whatever_is_asked_of_a_closed_dataset_it_says_so(tmp_path: Path, mode: 
             asked()
     assert "closed" in repr(root)
     assert "closed" in repr(variable)
+
+
+def test_a_path_need_not_be_text(tmp_path: Path) -> None:
+    place = tmp_path / "d"
+    nczfs.open(place, "w").close()
+    for each in (place, str(place)):
+        with nczfs.open(each) as dataset:
+            assert dataset.path == "/"
+    with pytest.raises(TypeError, match="PathLike"):
+        nczfs.open(3)  # type: ignore[arg-type]
