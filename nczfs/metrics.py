@@ -88,6 +88,16 @@ def value(name: str) -> float:
     return REGISTRY.get_sample_value(name) or 0.0
 
 
+def total(name: str, **labels: str) -> float:
+    """Return the sum of a metric over all labels that are not given."""
+    samples = (sample for family in REGISTRY.collect() for sample in family.samples)
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
 def exposition() -> bytes:
     """Return all metrics in the Prometheus text format."""
     return generate_latest(REGISTRY)

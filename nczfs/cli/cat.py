@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nczfs.cli import logs, terminal
+from nczfs.cli.boxes import BOX_HELP, selection
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
-from nczfs.cli.store import shown
 from nczfs.errors import BadSelection, UsageError
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL/VARIABLE", help="a variable of a dataset")
-    parser.add_argument(
-        "-b", "--box", metavar="BOX", help="a part of it, in NumPy's notation: '0, 10:20, ::2, ...'"
-    )
+    parser.add_argument("-b", "--box", metavar="BOX", help=BOX_HELP)
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--text", action="store_true", help="print one value a line, like values.txt (the default)"
@@ -33,14 +31,12 @@ def run(request: CommandLine) -> int:
     """Print values piece by piece, so that memory does not grow with their number."""
     arguments = request.arguments
     logs.configure_command(request.settings)
-    from nczfs.cli.nodes import opened  # imports NumPy and boto3
+    from nczfs.cli.nodes import group_refused, opened  # imports NumPy and boto3
     from nczfs.library.api import Group
 
     with opened(arguments.url, request.settings) as node:
         if isinstance(node, Group):
-            names = ", ".join(node.variables) or "none"
-            where = shown(arguments.url, request.settings)
-            raise UsageError(f"{where} is a group; name one of its variables ({names})")
+            raise group_refused(node, arguments.url, request.settings)
         box = selection(arguments.box) if arguments.box is not None else (...,)
         out = sys.stdout.buffer
         if arguments.json:
@@ -51,32 +47,6 @@ def run(request: CommandLine) -> int:
             _write_text(node, box, out)
         out.flush()
     return 0
-
-
-def selection(text: str) -> tuple[Any, ...]:
-    """Parse a selection in NumPy's notation: integers, slices and an ellipsis.
-
-    Raises
-    ------
-    UsageError : the text is something else.
-    """
-    try:
-        return tuple(_selector(part.strip()) for part in text.split(","))
-    except ValueError:
-        raise UsageError(
-            f"--box {text!r}: write integers and slices, as in '0, 10:20, ::2, ...'"
-        ) from None
-
-
-def _selector(part: str) -> Any:
-    if part == "...":
-        return ...
-    if ":" not in part:
-        return int(part)
-    bounds = [int(word) if word.strip() else None for word in part.split(":")]
-    if len(bounds) > 3:
-        raise ValueError(part)
-    return slice(*bounds)
 
 
 def _write_raw(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -> None:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, place, store_options
+from nczfs.cli.store import engine_options, place, shown, store_options
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset
+from nczfs.errors import NczfsError, NoContent, NoSuchNode, NotADataset, UsageError
 from nczfs.library.api import Group, OpenDataset
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable
@@ -157,3 +157,9 @@ def root_variable(dataset: OpenDataset) -> Variable | None:
     if len(variables) == 1 and variables[0].description.key == "":
         return variables[0]
     return None
+
+
+def group_refused(group: Group, url: str, settings: Settings) -> UsageError:
+    """Return the error of a command that takes a variable, but got a group."""
+    names = ", ".join(group.variables) or "none"
+    return UsageError(f"{shown(url, settings)} is a group; name one of its variables ({names})")

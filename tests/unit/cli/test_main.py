@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.cli import cat, helper, main, mount, status
+from nczfs.cli import boxes, helper, main, mount, status
 from nczfs.cli.command import CommandLine, parse
 from nczfs.cli.main import COMMANDS
 from nczfs.cli.options import Scope
@@ -351,13 +351,13 @@ def test_a_reader_that_had_enough_is_no_error() -> None:
     ],
 )
 def test_a_box_is_written_as_numpy_writes_it(text: str, expected: tuple[object, ...]) -> None:
-    assert cat.selection(text) == expected
+    assert boxes.selection(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "a", "1:2:3:4", "1.5", "[0]"])
 def test_what_is_no_box_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write integers and slices"):
-        cat.selection(text)
+        boxes.selection(text)
 
 
 def test_the_mount_of_another_user_says_who_may_look(
