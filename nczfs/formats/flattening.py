@@ -16,7 +16,18 @@ def flattened(group: Group) -> Group:
     Where the name is taken, it ends with as many ``~`` as needed. A group without dependent arrays
     is returned itself, so that nothing is copied.
     """
-    groups = tuple([flattened(child) for child in group.groups])
+    ordered, pending = [], [group]
+    while pending:  # groups may be nested deeper than calls
+        ordered.append(pending.pop())
+        pending += ordered[-1].groups
+    made: dict[int, Group] = {}
+    for each in reversed(ordered):
+        made[id(each)] = _flattened_level(each, tuple(made[id(child)] for child in each.groups))
+    return made[id(group)]
+
+
+def _flattened_level(group: Group, groups: tuple[Group, ...]) -> Group:
+    """Return a group with the given groups below it, and with variables for dependent arrays."""
     has_dependents = any(variable.dependents for variable in group.variables)
     if has_dependents:
         taken = {each.name for each in group.variables} | {each.name for each in group.groups}
