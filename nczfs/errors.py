@@ -46,6 +46,9 @@
     │   ├── ReadOnlyMount          the mount is read-only
     │   ├── StaleHandle            the object behind the handle was replaced or deleted
     │   ├── BadHandle  BadArgument
+    ├── ClusterError               work on a cluster could not be completed
+    │   ├── ClusterLost            the scheduler has ended, or cannot be reached
+    │   └── PiecesFailed           some pieces failed, also when they were tried again
     ├── SpoolError                 a file of unsaved data is damaged, or does not fit the store
     └── UsageError                 an argument or option is wrong
         └── BadUrl                 the URL names no store
@@ -281,6 +284,18 @@ class BadHandle(PathError):
 
 class BadArgument(PathError):
     """An argument is outside its range."""
+
+
+class ClusterError(NczfsError):
+    """Work on a cluster could not be completed; the same command continues it."""
+
+
+class ClusterLost(ClusterError):
+    """The scheduler has ended, or cannot be reached any more."""
+
+
+class PiecesFailed(ClusterError):
+    """Some pieces of the work failed, also when they were tried again."""
 
 
 class SpoolError(NczfsError):

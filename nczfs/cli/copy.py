@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nczfs.cli import interrupts, logs
+from nczfs.cli.clusters import add_cluster_arguments, cluster_of
 from nczfs.cli.codecs import positive
 from nczfs.cli.command import Command, CommandLine, settings_for
 from nczfs.cli.netcdf_files import is_netcdf_file
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, place, shown
+from nczfs.cli.store import engine_options, place, shown, store_options
 from nczfs.cli.transfers import (
     TRANSFER_SCOPES,
     add_format_arguments,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from nczfs.formats.base import MetadataFormat
     from nczfs.library.api import Group
     from nczfs.library.variable import Variable
+    from nczfs.tools.cluster.dask import Cluster
     from nczfs.tools.transfer.target import NewNode
 
 _PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
@@ -55,6 +57,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-unsupported", action="store_true", help="leave out members that cannot be read"
     )
+    add_cluster_arguments(parser)
 
 
 def run(request: CommandLine) -> int:
@@ -62,7 +65,7 @@ def run(request: CommandLine) -> int:
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     from nczfs.cli.memory import share_one_heap
-    from nczfs.cli.nodes import opened_from_root  # imports NumPy and boto3
+    from nczfs.cli.nodes import opened_in_root  # imports NumPy and boto3
 
     share_one_heap()
     if is_netcdf_file(arguments.url):
@@ -74,8 +77,11 @@ def run(request: CommandLine) -> int:
     _check_apart(arguments.url, settings, arguments.target, target_settings)
     limit = memory_limit(settings)
     options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
-    with opened_from_root(arguments.url, settings, options) as node:
-        _copy(node, request, target_settings)
+    with (
+        cluster_of(arguments) as cluster,
+        opened_in_root(arguments.url, settings, options) as (node, root),
+    ):
+        _copy(node, root, request, target_settings, cluster)
     return 0
 
 
@@ -99,12 +105,21 @@ def _within(target: str, source: str) -> str:
     return f"{os.path.join(front, name)}{hash_sign}{fragment}"
 
 
-def _copy(node: Group | Variable, request: CommandLine, settings: Settings) -> None:
+def _copy(
+    node: Group | Variable,
+    root: str,
+    request: CommandLine,
+    settings: Settings,
+    cluster: Cluster | None,
+) -> None:
     from nczfs.tools.transfer.choices import Choices
     from nczfs.tools.transfer.dataset_copy import planned_copy, run_copy
 
     arguments = request.arguments
     new, metadata_format = _target(node, request, settings)
+    if cluster is not None:
+        share = new.memory_limit_bytes // cluster.threads_per_worker
+        new = replace(new, memory_limit_bytes=share)
     copy = planned_copy(
         node,
         shown(arguments.url, request.settings),
@@ -128,8 +143,16 @@ def _copy(node: Group | Variable, request: CommandLine, settings: Settings) -> N
         progress_bar(copy.source.nbytes, "B") as progress,
         interrupts.deferred(tell_how_to_go_on),
     ):
+        spread = None
+        if cluster is not None:
+            from nczfs.tools.cluster.copying import CopyRun
+            from nczfs.tools.cluster.opening import OpenedBy
+
+            of_source = request.settings
+            source = OpenedBy(root, store_options(of_source), engine_options(of_source))
+            spread = CopyRun(cluster, source, copy.new, metadata_format.name, progress, tell)
         try:
-            run_copy(copy, tell, progress)
+            run_copy(copy, tell, progress, spread)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces it") from error
 
@@ -187,6 +210,7 @@ COMMAND = Command(
     (
         "nczfs cp s3://bucket/era5.zarr /data/era5.zarr",
         "nczfs cp a.zarr/t2m b.zarr/t2m --chunks time=1000,lat=10,lon=10 --codecs shuffle,zstd:3",
+        "nczfs cp s3://bucket/maps.zarr s3://bucket/series.zarr --chunks time=8760 --workers 4",
     ),
     scopes=TRANSFER_SCOPES,
     aliases=("copy",),

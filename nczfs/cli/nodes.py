@@ -46,14 +46,28 @@ def opened_from_root(
 
     The groups above declare what a group inherits, such as dimensions.
     """
+    with opened_in_root(url, settings, options) as (node, _):
+        yield node
+
+
+@contextmanager
+def opened_in_root(
+    url: str, settings: Settings, options: EngineOptions | None = None
+) -> Iterator[tuple[OpenedNode, str]]:
+    """Open as `opened_from_root` does.
+
+    Yields
+    ------
+    the node, and the URL of the dataset that it was looked up in.
+    """
     url = place(url, settings)
     dataset, path = _open(url, settings, options)
     root = url
     for _ in path.split("/") if path else ():
         root = (parent(root) or (root, ""))[0]
-    dataset, _, path = _climbed(dataset, root, path, settings, options)
+    dataset, root, path = _climbed(dataset, root, path, settings, options)
     with dataset:
-        yield _node(dataset, path, url)
+        yield _node(dataset, path, url), root
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import nczfs
 from nczfs.model import hierarchy as model
 from nczfs.testing.datasets import put_array, put_json
 from nczfs.tools.transfer.choices import Choices
-from nczfs.tools.transfer.dataset_copy import planned_copy, run_copy
+from nczfs.tools.transfer.dataset_copy import Copy, Spread, planned_copy, run_copy
 from nczfs.tools.transfer.target import NewNode
 from nczfs.tools.verify.digests import dataset_jobs, digests
 from nczfs.tools.verify.findings import Severity
@@ -93,6 +93,7 @@ def copied(
     format: str | None = None,
     progress: Callable[[float], object] = lambda _: None,
     memory_limit_bytes: int = 1 << 20,
+    spread: Callable[[Copy], Spread] | None = None,
     **options: Any,
 ) -> list[str]:
     """Copy, as ``nczfs cp`` does. Gives the lines that the user gets.
@@ -129,7 +130,7 @@ def copied(
             lines.append,
             skip_unsupported=False,
         )
-        run_copy(plan, lines.append, progress)
+        run_copy(plan, lines.append, progress, None if spread is None else spread(plan))
     return lines
 
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from math import prod
 
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import NoSuchObject
-from nczfs.model.grid import ChunkIndex
-from nczfs.model.hierarchy import Variable
+from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.blocks import BLOCK_SHARE
+from nczfs.tools.sparse import box_of
+from nczfs.tools.transfer.blocks import block_shape
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
-from nczfs.tools.transfer.chunk_target import ChunkTarget
-from nczfs.tools.transfer.copying import Writes, copy
+from nczfs.tools.transfer.copy_pieces import CopyPiece, PieceCopier, StoredPiece, ValuesPiece
 from nczfs.tools.transfer.dataset_target import target_block_size
 from nczfs.tools.transfer.listed import listed_units
 from nczfs.tools.transfer.target import Target
 from nczfs.zmap.base import Stat
-from nczfs.zmap.keys import Key, join
+from nczfs.zmap.keys import Key
+
+UNITS_MAX = 64
+UNITS_BYTES = 64 << 20
+"""A piece of units that are copied as they are stored has at most `UNITS_MAX` of them, and no more
+when these have so many bytes."""
 
 
 class ChunkCopier:
@@ -48,22 +50,31 @@ class ChunkCopier:
         self._progress = progress
 
     def run(self) -> None:
-        """Copy all chunks. Raises StoreError, CodecError."""
+        """Copy all chunks in this process. Raises StoreError, CodecError."""
+        dataset = self._target.dataset
+        copier = PieceCopier(
+            self._source, dataset, is_new=self._target.is_new, memory_limit_bytes=self._limit
+        )
+        pieces = self.pieces()
+        with copier.writes(self._progress) as writes:
+            for piece in pieces:
+                copier.copy(piece, writes, self._progress)
+
+    def pieces(self) -> Iterator[CopyPiece]:
+        """Yield what is left to copy. What is done, or was never written, counts as progress.
+
+        Raises
+        ------
+        StoreError : a store could not be listed.
+        """
         if self._source.zmap.features.lists_all:
             self._survey()
         elif not self._target.is_new:
             self._survey_target({})
-        with self._writes() as writes:
-            self._copy_bytes([pair for pair in self._pairs if pair.keeps_bytes], writes)
-            for pair in self._pairs:
-                if not pair.keeps_bytes:
-                    self._copy_values(pair, writes)
-
-    def _writes(self) -> Writes:
-        options = self._target.dataset.engine.options
-        is_near = all(d.zmap.features.near for d in (self._source, self._target.dataset))
-        depth = 2 * options.decode_threads if is_near else options.store_threads
-        return Writes(depth, self._limit // BLOCK_SHARE, self._progress)
+        yield from self._stored_pieces([pair for pair in self._pairs if pair.keeps_bytes])
+        for pair in self._pairs:
+            if not pair.keeps_bytes:
+                yield from self._values_pieces(pair)
 
     # Survey
 
@@ -120,22 +131,28 @@ class ChunkCopier:
             self._progress(0)
             yield by_path[path], unit, stat
 
-    # Copying
+    # Pieces
 
-    def _copy_bytes(self, pairs: Sequence[ChunkPair], writes: Writes) -> None:
-        """Copy units as they are stored, with one listing for all variables."""
+    def _stored_pieces(self, pairs: Sequence[ChunkPair]) -> Iterator[StoredPiece]:
+        """Yield units to copy as they are stored, from one listing for all variables."""
         if not pairs:
             return
         left = {pair.path: pair.content.nbytes for pair in pairs}
-        pool = self._target.dataset.engine.pools.write
+        waiting: dict[str, list[tuple[ChunkIndex, int]]] = {pair.path: [] for pair in pairs}
         for pair, unit, size in self._units_to_copy(pairs):
             credit = pair.nbytes_of(unit)
             left[pair.path] -= credit
             if pair.done is not None and unit in pair.done:
                 self._progress(credit)
-            else:
-                begin = partial(pool.submit, self._copy_unit, pair, unit)
-                writes.add(begin, size, credit)
+                continue
+            units = waiting[pair.path]
+            units.append((unit, size))
+            if len(units) == UNITS_MAX or sum(nbytes for _, nbytes in units) >= UNITS_BYTES:
+                yield StoredPiece(pair, tuple(units))
+                units.clear()
+        for pair in pairs:
+            if units := waiting[pair.path]:
+                yield StoredPiece(pair, tuple(units))
         self._progress(sum(left.values()))  # bytes of chunks that were never written
 
     def _units_to_copy(
@@ -151,31 +168,22 @@ class ChunkCopier:
             for unit in pair.all_units():
                 yield pair, unit, array.chunks_of(unit).size * array.chunk_bytes
 
-    def _copy_unit(self, pair: ChunkPair, unit: ChunkIndex) -> None:
-        key = _key(self._source, pair.source, unit)
-        goal = _key(self._target.dataset, pair.target, unit)
-        with suppress(NoSuchObject):  # it was never written, or was just removed
-            self._target.dataset.zmap.copy_from(self._source.zmap, key, goal)
-
-    def _copy_values(self, pair: ChunkPair, writes: Writes) -> None:
-        """Decode the source's chunks, and encode the target's from their values."""
-        target = ChunkTarget(
-            self._target.dataset,
-            pair.target,
-            is_new=self._target.is_new,
-            wanted_parts=pair.wanted_parts,
-        )
-        copy(
-            pair.sparse_content,
-            target.shapes,
-            target.start,
-            target_block_size(pair.target, self._limit),
-            writes,
-            self._progress,
-            pair.blocks,
-            pair.is_wanted,
-        )
-
-
-def _key(dataset: Dataset, variable: Variable, unit: ChunkIndex) -> Key:
-    return join(dataset.prefix(variable.key), variable.array.chunk_keys.name(unit))
+    def _values_pieces(self, pair: ChunkPair) -> Iterator[ValuesPiece]:
+        """Yield the boxes in which anything is to be written."""
+        content, array = pair.content, pair.target.array
+        try:
+            if not prod(content.shape):
+                return
+            size = target_block_size(pair.target, self._limit)
+            unit = array.units.chunk_shape
+            block = block_shape(content.shape, unit, content.chunks, size)
+            selections = pair.blocks(RegularGrid(content.shape, block))
+            self._progress((prod(content.shape) - selections.size) * content.item_bytes)
+            for selection in selections:
+                box = box_of(selection)
+                if pair.is_wanted(selection):
+                    yield ValuesPiece(pair, box)
+                else:
+                    self._progress(box.size * content.item_bytes)
+        finally:
+            content.release()

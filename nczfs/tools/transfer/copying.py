@@ -11,9 +11,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
-from nczfs.model.grid import ChunkGrid, RegularGrid
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Blocks, Selection
+from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.blocks import (
     BlockSize,
     Shapes,
@@ -109,8 +108,6 @@ def copy(
     size: BlockSize,
     writes: Writes,
     progress: Progress,
-    chosen: Callable[[ChunkGrid], Blocks] = Blocks,
-    is_wanted: Callable[[Selection], bool] = lambda _: True,
 ) -> None:
     """Copy all values, block by block.
 
@@ -121,28 +118,31 @@ def copy(
     ----------
     writes : to which `start` adds. They may go on when this returns.
     progress : called with half of the bytes as they are read; `writes` reports the other half.
-    chosen : returns the blocks of a grid that may have to be copied.
-    is_wanted : returns whether a block is copied at all.
     """
     try:
-        if not prod(content.shape):
-            return
-        block = block_shape(content.shape, target.unit, content.chunks, size)
-        selections = chosen(RegularGrid(content.shape, block))
-        progress((prod(content.shape) - selections.size) * content.item_bytes)
-        for selection in selections:
-            if not is_wanted(selection):
-                progress(prod(part.stop - part.start for part in selection) * content.item_bytes)
-                continue
-            for part in _parts(content, target, selection, size):
-                values = _read(content, part, size.usual, progress)
-                for piece in target.pieces(part, size.usual):
-                    start(piece, _part(values, piece, part), writes, content.item_bytes / 2)
-                if 2 * values.size > size.most:
-                    writes.wait()
-                del values
+        for selection in blocks(content.shape, target.unit, content.chunks, size):
+            copy_block(content, target, start, size, selection, writes, progress)
     finally:
         content.release()
+
+
+def copy_block(
+    content: Content,
+    target: Shapes,
+    start: Start,
+    size: BlockSize,
+    selection: Selection,
+    writes: Writes,
+    progress: Progress,
+) -> None:
+    """Copy the values of a box of whole units of the target, as `copy` does."""
+    for part in _parts(content, target, selection, size):
+        values = _read(content, part, size.usual, progress)
+        for piece in target.pieces(part, size.usual):
+            start(piece, _part(values, piece, part), writes, content.item_bytes / 2)
+        if 2 * values.size > size.most:
+            writes.wait()
+        del values
 
 
 def _parts(

@@ -8,14 +8,12 @@ plan continues an interrupted one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.engine.arrays.selection import select
-from nczfs.engine.chunks.loaded import Values
-from nczfs.engine.options import Tally
 from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.library.api import Group
@@ -23,16 +21,16 @@ from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
+from nczfs.tools.transfer.copy_pieces import CopyPiece, chunk_pair
 from nczfs.tools.transfer.dataset_source import DatasetSource, content_of, dataset_source
 from nczfs.tools.transfer.dataset_target import with_string_lengths
 from nczfs.tools.transfer.declaring import NewVariables, rehearsed
 from nczfs.tools.transfer.source import Notice, groups_of, with_variables
-from nczfs.tools.transfer.target import NewNode, opened_target
+from nczfs.tools.transfer.target import NewNode, Target, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
 
@@ -122,7 +120,11 @@ def planned_copy(
     return Copy(source, new, metadata_format, nodes, keeps_dependents)
 
 
-def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
+Spread: TypeAlias = Callable[[Target, Iterator[CopyPiece]], None]
+"""Does the pieces of a copy in other processes. Raises if one of them could not be done."""
+
+
+def run_copy(copy: Copy, notice: Notice, progress: Progress, spread: Spread | None = None) -> None:
     """Make a copy, or continue an interrupted one.
 
     Parameters
@@ -130,6 +132,7 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
     notice : takes a line if an incomplete copy could not be marked as such.
     progress : called with the bytes of the source that are done. If it raises, copying ends, and
         what was copied stays, marked as unfinished.
+    spread : None: the pieces are done in this process.
 
     Raises
     ------
@@ -143,7 +146,7 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
     source = nodes.source
 
     def is_decoded(path: str, variable: model.Variable) -> bool:
-        return not _pair(source, path, variable).keeps_bytes
+        return not chunk_pair(path, source.variables[path], variable).keeps_bytes
 
     modes, options = new.place.modes, new.engine_options
     wanted = rehearsed(source.name, modes, options, copy.format.name, nodes.rehearse, is_decoded)
@@ -158,15 +161,11 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress) -> None:
         if pairs:
             first = next(iter(source.variables.values()))
             base = first.description.key if nodes.is_variable else source.base
-            ChunkCopier(first.engine_dataset, base, target, pairs, limit, progress).run()
-
-
-def _pair(source: DatasetSource, path: str, target: model.Variable) -> ChunkPair:
-    variable = source.variables[path]
-    content = source.contents[path]
-    if variable.description.array.dtype.native == target.array.dtype.native:
-        content = replace(content, read=_NativeReader(variable))
-    return ChunkPair(path, variable.description, target, content)
+            copier = ChunkCopier(first.engine_dataset, base, target, pairs, limit, progress)
+            if spread is None:
+                copier.run()
+            else:
+                spread(target, copier.pieces())
 
 
 def _pairs(
@@ -177,8 +176,8 @@ def _pairs(
     The latter are never decoded: their descriptions, which follow from that of the variable, are
     the same in the target.
     """
-    yield _pair(source, path, target)
     own = source.variables[path]
+    yield chunk_pair(path, own, target)
     if not keeps_dependents:
         return
     waiting = [(f"{path}/{name}", each) for name, each in own.dependents.items()]
@@ -188,21 +187,6 @@ def _pairs(
         goal = replace(node, path=below_it, key=target.key)
         yield ChunkPair(below_it, node, goal, content_of(each))
         waiting += [(f"{below_it}/{name}", other) for name, other in each.dependents.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class _NativeReader:
-    """A reader of elements as they are stored: strings of NCZarr are copied without decoding."""
-
-    variable: Variable
-
-    def __call__(self, selection: Selection) -> Values:
-        description = self.variable.description
-        selected = select(selection, description.array.shape)
-        values = np.empty(selected.shape, description.array.dtype.native)
-        array = self.variable.engine_dataset.array(description)
-        array.read_selection(selected, values, Tally())
-        return values
 
 
 def _digest(source: DatasetSource, metadata_format: MetadataFormat, wanted: NewVariables) -> str:
