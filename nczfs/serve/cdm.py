@@ -7,7 +7,6 @@ not be in memory together.
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,6 @@ from nczfs.serve.sections import SectionSpec, parse_specs, ranges_of
 from nczfs.serve.store import ServedGroup, ServedStore
 from nczfs.serve.values import value_blocks
 from nczfs.vfs.datasets.nodefiles import stem
-from nczfs.views.forms import BinaryForm, Form
 from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
@@ -207,7 +205,15 @@ class CdmRemote:
         array.require_codecs()
         ranges = part.ranges[: len(array.description.shape)]
         block_bytes = self._budget.block_bytes
-        blocks = value_blocks(array, ranges, self._store.fresh_since, block_bytes)
+        native = array.description.dtype.native
+        is_number = type_.is_fixed and native.kind in "iuf" and native == elements.cell
+        blocks = value_blocks(
+            array,
+            ranges,
+            self._store.fresh_since,
+            block_bytes,
+            native.newbyteorder(">") if is_number else native,
+        )
         match type_:
             case DataType.STRING:
                 yield from _headed(
@@ -218,13 +224,17 @@ class CdmRemote:
                     list_head(part.name, type_, section), (_opaque(values) for values in blocks)
                 )
             case DataType.STRUCTURE:
-                form = cell_form(array.description.dtype.native, elements.cell)
+                form = cell_form(native, elements.cell)
                 rows = b"".join(form.render(values) for values in blocks)
                 values = np.frombuffer(rows, elements.cell).reshape(section.shape)
                 yield b"".join(data_messages(part.name, type_, section, values))
             case _:
-                form = cell_form(array.description.dtype.native, elements.cell.newbyteorder(">"))
-                numbers = (_big_endian(values, form) for values in blocks)
+                numbers: Iterator[Buffer]
+                form = cell_form(native, elements.cell.newbyteorder(">"))
+                if is_number:
+                    numbers = (values.view(np.uint8).data for values in blocks)
+                else:
+                    numbers = (form.render(values) for values in blocks)
                 if len(part.ranges) > len(ranges):
                     width, kept = form.width, part.ranges[-1]
                     numbers = (_characters(cells, width, kept) for cells in numbers)
@@ -304,15 +314,6 @@ def _deflated(
         yield array_head(part.name, part.type, part.section, nbytes=nbytes, inflated_bytes=size)
         while data := spooled.read(block_bytes):
             yield data
-
-
-def _big_endian(values: np.ndarray[Any, Any], form: Form) -> Buffer:
-    """Return the bytes of a block, which is overwritten where that saves a copy of it."""
-    if isinstance(form, BinaryForm) and values.dtype.kind in "iuf" and values.dtype.isnative:
-        if sys.byteorder == "little" and values.dtype.itemsize > 1:
-            values.byteswap(inplace=True)
-        return values.view(np.uint8).data
-    return form.render(values)
 
 
 def _strings(values: np.ndarray[Any, Any]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,13 @@ AHEAD_MAX = 64  # chunks
 
 
 def value_blocks(
-    array: Array, ranges: Sequence[range], fresh_since: float, block_bytes: int
+    array: Array,
+    ranges: Sequence[range],
+    fresh_since: float,
+    block_bytes: int,
+    dtype: np.dtype[Any] | None = None,
 ) -> Iterator[Values]:
-    """Yield the selected elements, one-dimensional, in this machine's byte order.
+    """Yield the selected elements, one-dimensional.
 
     A block of whole chunks is decoded into its own memory. Otherwise the chunks of the next block
     are requested before a block is read, so that they stay in the cache: a chunk that several
@@ -30,12 +35,14 @@ def value_blocks(
     ----------
     fresh_since : chunks that were last confirmed before that time are confirmed again.
     block_bytes : of a block; for elements of variable length it counts their references.
+    dtype : of the blocks: the native one, or that in another byte order, which costs less than to
+        change it afterwards; None: the native one.
 
     Raises
     ------
     CodecError, MissingChunk, StructureChanged, StoreError.
     """
-    dtype, grid = array.description.dtype.native, array.description.grid
+    dtype, grid = dtype or array.description.dtype.native, array.description.grid
     tally = Tally()
     selections = block_selections(
         ranges, array.description.chunk_shape, max(1, block_bytes // max(1, dtype.itemsize))

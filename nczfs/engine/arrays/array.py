@@ -85,7 +85,10 @@ class Array:
         return self._chunks.writer()
 
     def read_box(self, box: Box, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
-        """Copy the elements of a box into `out`, which has its shape and the native dtype."""
+        """Copy the elements of a box into `out`, which has its shape.
+
+        Its dtype is the native one; that of a number may be in the other byte order.
+        """
         assert out.shape == box.shape
         if self.source.is_grouped:
             everything = Selection(tuple(map(range, box.start, box.stop)))
@@ -97,7 +100,7 @@ class Array:
     def read_selection(
         self, selection: Selection, out: Values, tally: Tally, fresh_since: float = 0.0
     ) -> None:
-        """Copy the selected elements into `out`, which has the selection's shape.
+        """Copy the selected elements into `out`, which has the selection's shape; see `read_box`.
 
         Must not be called by a thread of the pools. Chunks that the caller receives whole are not
         kept in memory.

@@ -149,6 +149,8 @@ class ArrayChunks:
             self.stored.check()
             if target is None or not _starts_at(values, target):
                 out[selected.target] = values[selected.source]
+            elif out.dtype != values.dtype:  # decoded in place, in this machine's byte order
+                target.view(values.dtype).byteswap(inplace=True)
 
     def _run_of(self, selected: ChunkSelection, out: Values) -> Flat | None:
         """Return the memory of a whole chunk in `out`; None if it is not one run there."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.serve.values import block_selections
+import nczfs
+from nczfs.serve.values import block_selections, value_blocks
 
 
 @st.composite
@@ -43,3 +46,27 @@ def test_a_block_ends_with_a_chunk_where_one_ends_in_it() -> None:
     assert [block.axes[0][-1] // 10 for block in blocks[:3]] == [1, 3, 5]
     for block, following in pairwise(blocks):
         assert block.axes[0][-1] // 10 < following.axes[0][0] // 10
+
+
+@pytest.mark.parametrize("codecs", ["none", "blosc", "cached"])
+@pytest.mark.parametrize("rows", [range(10), range(1, 10, 3)])
+def test_blocks_come_in_the_byte_order_that_is_asked_for(
+    codecs: str, rows: range, tmp_path: Path
+) -> None:
+    """A chunk may be decoded in place, copied from its bytes, from the cache, or be a hole."""
+    values = np.arange(60, dtype="f4").reshape(10, 6)
+    values[4:6] = 7
+    blosc = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+    chain = [blosc] if codecs == "blosc" else []
+    with nczfs.open(str(tmp_path / "d"), "w", format="zarr2") as made:
+        v = made.create_variable("v", (10, 6), "f4", chunks=(2, 6), codecs=chain, fillvalue=7.0)
+        v[...] = values
+    assert not (tmp_path / "d/v/2.0").exists()
+    with nczfs.open(str(tmp_path / "d")) as opened:
+        variable = opened.variables["v"]
+        if codecs == "cached":
+            assert np.array_equal(variable[:3], values[:3])
+        array = opened.engine_dataset.array(variable.description)
+        blocks = value_blocks(array, [rows, range(6)], 0.0, 100, np.dtype(">f4"))
+        found = b"".join(block.tobytes() for block in blocks)
+    assert found == values[rows].astype(">f4").tobytes()
