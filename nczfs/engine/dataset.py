@@ -445,7 +445,7 @@ class Dataset(Hierarchy):
         """Note that what was made apart at a path, or below it, is stored now."""
         self.forget_documents(path)
         self.edits.note_change()
-        self._tell_edited(self.prefix(path))
+        self._note_edited(path)
 
     def _note_edited(self, path: str) -> None:
         if not self._is_apart:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NotWritable
+from nczfs.errors import NoSuchNode, NotWritable
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
@@ -130,27 +130,32 @@ def declare(dataset: Dataset, path: str, node: Node, editor: Editor) -> None:
 
     Parameters
     ----------
+    path : of the group, which nobody renames or removes meanwhile.
     editor : of the dataset, whose lease is held.
 
     Raises
     ------
     NotWritable, MetadataError : as `check`; nothing was written.
+    NoSuchNode : another client has removed a node.
     ObjectExists : something has come there meanwhile. StoreError. What was written before stays,
         and is valid; to declare the same once more adds the rest.
     """
     editor.sync()
-    wanted = check(dataset, path, node)
     new = f"zarr{node.zarr_format}"
     if not path and dataset.format.single.name != new and _is_free(dataset, path):
+        check(dataset, path, node)
         editor.change_format(FORMATS.named(new, dataset.format_options))
-    dataset.copy.distrust()
-    try:
-        for at, member in wanted.members.items():
-            write_nodes(dataset, _joined(path, at), member)
-        for at, (attributes, names) in wanted.attributes.items():
-            _store_attributes(dataset, _joined(path, at), attributes, names)
-    finally:
-        dataset.joined(path)
+    # A rename of a directory around the dataset comes before all of this, or after it.
+    with dataset.engine.arrays.gate.inside(lambda: dataset.root):
+        wanted = check(dataset, path, node)
+        dataset.copy.distrust()
+        try:
+            for at, member in wanted.members.items():
+                write_nodes(dataset, _joined(path, at), member)
+            for at, (attributes, names) in wanted.attributes.items():
+                _store_attributes(dataset, _joined(path, at), attributes, names)
+        finally:
+            dataset.joined(path)
     editor.sync()
 
 
@@ -203,11 +208,16 @@ def _store_attributes(
     """Change some attributes of a node in its document, where all else stays as it is spelled."""
     keys = keys_of(3 if dataset.format.single.name == "zarr3" else 2)
     key = below(path, keys.attributes or keys.array)
+    describing = {below(path, keys.array), below(path, keys.group)}
 
     def store(_: int) -> None:
         dataset.ask_again([key])
         documents = dataset.documents()
         data = documents.get(key)
+        if data is None:
+            dataset.ask_again(describing)
+            if all(documents.get(each) is None for each in describing):
+                raise NoSuchNode(f"/{path}: another client has removed it")
         members = {} if data is None else dict(parse_object(data, key)[0])
         found = members
         if keys.attributes is None:

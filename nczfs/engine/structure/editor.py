@@ -338,7 +338,8 @@ class Editor:
         with self._names.held(""):
             self.sync()
             self._dataset.copy.distrust()
-            relayout.change_format(self._dataset, metadata_format)
+            with self._dataset.engine.arrays.gate.inside(lambda: self._dataset.root):
+                relayout.change_format(self._dataset, metadata_format)
 
     def take_attributes(
         self,

@@ -17,6 +17,7 @@ from nczfs.errors import (
     ObjectExists,
     ReadOnlyMount,
 )
+from nczfs.formats.zom.nodes import Node
 from nczfs.formats.zom.text import LIMITS, loads
 from nczfs.library.resolved import At
 from nczfs.vfs.base import Buffer
@@ -127,13 +128,19 @@ class _OpenHierarchy(OpenFile):
                 return
             with self._refused():
                 wanted = loads(data)
-                editor = self._editing.editor(self._dataset)
-                self._node.follow(lambda path: declare(self._dataset, path, wanted, editor))
+                self._node.follow(lambda path: self._declare(path, wanted))
             if not self._node.path:
                 self._declared(self._node.prefix)  # its format may be another one now
 
     def close(self) -> None:
         """Drop a text that the last flush refused; its writer got the error."""
+
+    def _declare(self, path: str, wanted: Node) -> None:
+        """Declare a hierarchy, unless the group has another path when its turn has come."""
+        editor = self._editing.editor(self._dataset)
+        with self._dataset.edits.names.held(path):
+            if path == self._node.path:
+                declare(self._dataset, path, wanted, editor)
 
     def _judge(self, data: bytes) -> None:
         """Refuse a text that is complete and cannot be declared."""
