@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from nczfs.doctor.finding import Finding, doubtful, well, wrong
-from nczfs.engine.metadata.hierarchy import consolidated_of
+from nczfs.engine.metadata.copies import consolidated_of
 from nczfs.library.api import OpenDataset
 from nczfs.messages import shown, size_text
 from nczfs.model.hierarchy import Variable

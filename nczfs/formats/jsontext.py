@@ -27,7 +27,7 @@ from nczfs.model.hierarchy import Json
 
 BYTES_MAX = 64 << 20
 DEPTH_MAX = 100  # real documents have less than ten levels; walks over a value may recurse
-MEMBERS_MAX = 1 << 20
+MEMBERS_MAX = 1 << 18  # a million take seconds and 500 MB; large datasets have some 10,000
 DIGITS_MAX = 1000  # a longer integer stays a word: converting it would take quadratic time
 _PART_CHARACTERS = 1 << 20
 _SMALL_BYTES, _REMEMBERED = 4 << 10, 64  # parsed, a few MiB at most

@@ -410,6 +410,10 @@ class StoreDocuments:
         except KeyTooLong:
             return None
 
+    def is_unknown_or_absent(self, key: str) -> bool:
+        """Return whether no version of a document was ever seen, or it was missing last."""
+        return self._cache.version(join(self._root, key)) in (None, ABSENT)
+
     def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
         versions = [self.version(join(self._root, key)) for key in keys]
         return self._cache.derived(self._root, name, versions, make)

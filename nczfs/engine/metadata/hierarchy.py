@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from nczfs.engine import headway
+from nczfs.engine.metadata.copies import copy_problem, stale_keys
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.ledger import Shelf
@@ -16,8 +17,7 @@ from nczfs.engine.metadata.room import LEVELS_MAX, Room
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
-from nczfs.formats.base import ConsolidatedForm, FormatOptions, MetadataFormat, Node
-from nczfs.formats.consolidated import ConsolidatedDocuments
+from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.zmap.base import Version
@@ -26,7 +26,6 @@ from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 log = logging.getLogger(__name__)
 
 HELD_BYTES_MAX = 16 << 10
-COMPARED_MAX = 1 << 14  # documents of a consolidated copy: half a second, also if none exists
 
 
 @dataclass(frozen=True)
@@ -251,12 +250,7 @@ class Hierarchy:
         if self._metadata.far:
             self._fetch_below(header)
         group = self._whole(header, Room(self._metadata.group_bytes_max))
-        if not path and (stale := self.stale()):
-            assert self.format.copy is not None
-            problem = (
-                f"the consolidated metadata ({self.format.copy.key}) are stale: {len(stale)} of "
-                f"their documents differ from the single ones, such as {stale[0]}; these are shown"
-            )
+        if not path and (problem := self.copy_problem()):
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)
         return group
@@ -338,17 +332,16 @@ class Hierarchy:
         return sorted({*documented, *listed, *self.edits.created_below(path)})
 
     def stale(self) -> list[str]:
-        """Return the keys for which the consolidated copy differs, if single documents are read.
-
-        Of a copy with more than `COMPARED_MAX` documents only so many are compared.
-        """
-        store = self.documents()
+        """Return the keys for which the consolidated copy differs, if single documents are read."""
         form = self.format.copy
-        copies = None if self._metadata.far or form is None else consolidated_of(store, form)
-        if copies is None:
-            return []
-        keys = copies.consolidated_keys()[:COMPARED_MAX]
-        return [key for key in keys if copies.is_stale(key, store.possible(key))]
+        return [] if self._metadata.far or form is None else stale_keys(self.documents(), form)
+
+    def copy_problem(self) -> str | None:
+        """Return why the consolidated copy is not read; None: it is, or agrees, or is missing."""
+        form = self.format.copy
+        if form is None or self.format is not self.format.single:
+            return None
+        return copy_problem(self.documents(), form, far=self._metadata.far)
 
     def documents(self) -> StoreDocuments:
         """Return the single documents of the dataset."""
@@ -472,19 +465,6 @@ def dimensions_of(
     for group in groups:
         add(_all_variables(group))
     return tuple(found.values())
-
-
-def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> ConsolidatedDocuments | None:
-    """Return the consolidated documents; None if there are none or they cannot be read."""
-    try:
-        data = store.get(form.key)
-        if data is None:
-            return None
-        found = form.read(data)
-    except MetadataError as error:
-        log.warning("%s/%s: the single documents are read instead", store.place, error)
-        return None
-    return None if found is None else ConsolidatedDocuments(store, form, found)
 
 
 def _edited(stored: LoadedNode | None, node: Node) -> LoadedNode:

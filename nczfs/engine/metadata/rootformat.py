@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nczfs.engine.metadata.copies import consolidated_of
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
-from nczfs.engine.metadata.hierarchy import consolidated_of
 from nczfs.errors import AccessDenied, MetadataError
 from nczfs.formats.base import Documents, FormatOptions, MetadataFormat
 from nczfs.formats.consolidated import ConsolidatedFormat

@@ -11,6 +11,7 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 _MEMBERS = frozenset({"name", "configuration", "must_understand"})
+_SETTINGS_MAX = 1024  # of a configuration; it is printed and compared where its array is
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,11 @@ def extension(value: Json, where: str, *, is_optional: bool = False) -> Extensio
     configuration = value.get("configuration", {})
     if not isinstance(configuration, dict):
         raise BadMetadata(f"{where}: {shown(name)}: configuration {shown(configuration)}")
+    if len(configuration) > _SETTINGS_MAX:
+        raise BadMetadata(
+            f"{where}: {shown(name)}: configuration has {len(configuration)} members "
+            f"(max {_SETTINGS_MAX})"
+        )
     must_understand = value.get("must_understand", True)
     if not isinstance(must_understand, bool):
         raise BadMetadata(f"{where}: {shown(name)}: must_understand {shown(must_understand)}")

@@ -17,6 +17,7 @@ from nczfs.formats.zarr3.consolidated import FORM, MEMBERS_MAX
 from nczfs.library.opening import open_url
 from nczfs.testing.datasets import put_json
 from nczfs.zmap.keys import Prefix
+from tests.conftest import ExpectedWarnings
 from tests.support.counted import CountedStore, opened
 
 NAMES = ["..", "../..", "a/../../x", "/etc", ".", "a//b", "a\0b", "\ud800", "x" * 300, "zarr.json",
@@ -57,7 +58,7 @@ def test_of_a_large_copy_only_the_first_documents_are_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A million entries took minutes, and a kilobyte of memory each."""
-    monkeypatch.setattr("nczfs.engine.metadata.hierarchy.COMPARED_MAX", 5)
+    monkeypatch.setattr("nczfs.engine.metadata.copies.COMPARED_MAX", 5)
     store = store_with_copy("", {f"v{n}": {"x": 1} for n in range(1000)})
     dataset = opened(store, Engine(EngineOptions()))
     (problem,) = dataset.group("").header.problems
@@ -70,6 +71,43 @@ def test_a_copy_of_more_documents_than_datasets_have_is_refused_by_name() -> Non
     data = b'{"consolidated_metadata": {"kind": "inline", "metadata": {%b}}}' % many
     with pytest.raises(BadMetadata, match=r"zarr\.json: consolidated_metadata: has more than"):
         FORM.read(data)
+
+
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_a_refused_copy_is_named_where_users_look(
+    format: str, near: bool, expected_warnings: ExpectedWarnings
+) -> None:
+    """Only the log said so."""
+    expected_warnings.add("the single documents are read instead")
+    store = CountedStore(near=near)
+    put_json(store, "v/.zattrs", {})
+    if format == "zarr2":
+        put_json(store, ".zgroup", {"zarr_format": 2})
+        put_json(store, ".zmetadata", {"zarr_consolidated_format": 7, "metadata": {"v/.zarray": 1}})
+        message = ".zmetadata: zarr_consolidated_format is '7', not 1"
+    else:
+        group = {"zarr_format": 3, "node_type": "group"}
+        put_json(store, "zarr.json", group | {"consolidated_metadata": {"kind": "elsewhere"}})
+        message = "zarr.json: consolidated_metadata: kind is '\"elsewhere\"', not 'inline'"
+    engine = Engine(EngineOptions())
+    now = [0.0]
+    cache = MetadataCache(store, engine.options, engine.pools, lambda: now[0])
+    dataset = open_dataset(engine, cache, Prefix(""), FormatOptions())
+    assert dataset is not None
+    expected = [f"{message}: the single documents are shown instead"]
+    assert [*dataset.group("").header.problems] == expected
+    now[0] += 1e6
+    assert [*dataset.group("").header.problems] == expected
+    put_json(store, ".zmetadata" if format == "zarr2" else "zarr.json", mended(format))
+    now[0] += 1e6
+    assert [*dataset.group("").header.problems] == []
+
+
+def mended(format: str) -> object:
+    if format == "zarr2":
+        return {"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}}}
+    return {"zarr_format": 3, "node_type": "group"}
 
 
 def test_a_root_with_a_large_copy_is_confirmed_wherever_it_lies() -> None:
