@@ -68,6 +68,9 @@ FUSE_ERRORS = Counter(
     "nczfs_fuse_errors", "Requests answered with an error", ["errno"], registry=REGISTRY
 )
 FUSE_READ_BYTES = Counter("nczfs_fuse_read_bytes", "Bytes returned by reads", registry=REGISTRY)
+FUSE_WRITTEN_BYTES = Counter(
+    "nczfs_fuse_written_bytes", "Bytes taken from writes", registry=REGISTRY
+)
 FUSE_WARM_READS = Counter(
     "nczfs_fuse_warm_reads", "Reads answered from memory on the event loop", registry=REGISTRY
 )

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.boxes import BOX_HELP, selection
+from nczfs.cli.boxes import selection
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.messages import size_text
 
@@ -22,7 +22,12 @@ AMPLIFICATION = 10.0  # reading that much more than is wanted is said
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="a dataset, or a group or variable in it")
-    parser.add_argument("-b", "--box", metavar="BOX", help=f"tell what reading costs: {BOX_HELP}")
+    parser.add_argument(
+        "-b",
+        "--box",
+        metavar="BOX",
+        help="tell what reading a part of it costs; BOX as for `nczfs cat`",
+    )
     parser.add_argument(
         "--json", action="store_true", help="print JSON (the default without --box)"
     )

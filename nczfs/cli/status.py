@@ -70,17 +70,14 @@ def run(request: CommandLine) -> int:
 
 
 def _one(arguments: argparse.Namespace) -> int:
-    path = mounting.resolve(arguments.mountpoint)
-    entry = mounting.find_mount(path)
-    if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
-        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
-    document = _read(path)
+    path = mounted_path(arguments.mountpoint)
+    document = read_status(path)
     if arguments.wait and _unsaved(document):
         # The answer does not matter: the daemon tries again in the background.
         with suppress(OSError):
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
         waiting = Waiting(path, is_terminal=sys.stderr.isatty())
-        while _unsaved(document := _read(path)):
+        while _unsaved(document := read_status(path)):
             waiting.look(json.loads(document), time.monotonic())
             time.sleep(WAIT_S)
     status = json.loads(document)
@@ -95,6 +92,15 @@ def _one(arguments: argparse.Namespace) -> int:
             f"`nczfs recover --list` shows what is in the spool"
         )
     return 0
+
+
+def mounted_path(mountpoint: str) -> str:
+    """Return the path of a mount of nczfs. Raises UsageError: there is none."""
+    path = mounting.resolve(mountpoint)
+    entry = mounting.find_mount(path)
+    if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
+        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
+    return path
 
 
 class Waiting:
@@ -183,7 +189,7 @@ def _looked_at(entry: mounting.MountEntry) -> Status:
 
     def look() -> None:
         try:
-            status = json.loads(_read(entry.mountpoint))
+            status = json.loads(read_status(entry.mountpoint))
         except (MountError, OSError, ValueError) as error:
             cause = error.__cause__ if isinstance(error, MountError) else error
             code = cause.errno if isinstance(cause, OSError) else None
@@ -211,7 +217,8 @@ def _cells(status: Status) -> tuple[str, ...]:
     )
 
 
-def _read(path: str) -> str:
+def read_status(path: str) -> str:
+    """Return the status.json of a mount. Raises MountError: it is dead, or another user's."""
     try:
         return Path(path, ".nczfs/status.json").read_text("utf-8")
     except OSError as error:

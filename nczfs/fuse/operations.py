@@ -327,9 +327,11 @@ class Operations(pyfuse3.Operations):
 
     @answers
     async def write(self, fh: int, off: int, buf: bytes) -> int:
-        return await self._workers.writers.run(
+        size = await self._workers.writers.run(
             "write", lambda: self._fs.write(HandleNo(fh), off, buf)
         )
+        metrics.FUSE_WRITTEN_BYTES.inc(size)
+        return size
 
     @answers
     async def flush(self, fh: int) -> None:

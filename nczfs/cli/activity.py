@@ -1,0 +1,141 @@
+"""What a mount did between two looks at it: rates of its metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nczfs.cli.status import read_status
+from nczfs.fuse.programs import OpenedFile, opened_files
+
+Counts = Mapping[tuple[str, str], float]
+"""The values of counters by name and operation, summed over all other labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen at one moment.
+
+    Attributes
+    ----------
+    at : the time of a clock that never goes back, in seconds.
+    status : the text of status.json.
+    """
+
+    at: float
+    counts: Counts
+    status: str
+    files: tuple[OpenedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileActivity:
+    """An open file, and how fast its position moves forwards, in bytes a second."""
+
+    file: OpenedFile
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Rates a second between two looks, besides what the mount says of itself.
+
+    Attributes
+    ----------
+    hit_share : of the chunks that were asked for, the share found in memory; None: none was.
+    """
+
+    seconds: float
+    read_bytes: float
+    reads: float
+    written_bytes: float
+    writes: float
+    store_read_bytes: float
+    store_requests: Mapping[str, float]
+    store_retries: float
+    chunks_decoded: float
+    decoded_bytes: float
+    chunks_stored: float
+    chunks_asked: float
+    hit_share: float | None
+    errors: float
+    files: tuple[FileActivity, ...]
+
+    def plain(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        """Return everything as JSON has it."""
+        rates = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
+        files = [
+            {
+                "pid": each.file.pid,
+                "program": each.file.program,
+                "path": each.file.path,
+                "position": each.file.position,
+                "writes": each.file.writes,
+                "bytes_per_second": each.rate,
+            }
+            for each in self.files
+        ]
+        return {**rates, "files": files, "status": status}
+
+
+def look(path: str) -> Look:
+    """Look at a mount. Raises MountError."""
+    status = read_status(path)
+    text = Path(path, ".nczfs/metrics").read_text("utf-8")
+    return Look(time.monotonic(), counted(text), status, tuple(opened_files(path)))
+
+
+def counted(exposition: str) -> Counts:
+    """Return the counters of an exposition."""
+    found: dict[tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            if sample.name.endswith("_total"):
+                key = sample.name.removesuffix("_total"), sample.labels.get("operation", "")
+                found[key] = found.get(key, 0.0) + sample.value
+    return found
+
+
+def activity(before: Look, after: Look) -> Activity:
+    """Return what happened between two looks at the same mount."""
+    seconds = max(after.at - before.at, 1e-9)
+
+    def rate(name: str, operation: str = "") -> float:
+        key = f"nczfs_{name}", operation
+        return max(0.0, after.counts.get(key, 0.0) - before.counts.get(key, 0.0)) / seconds
+
+    operations = sorted({of for name, of in after.counts if name == "nczfs_store_requests"})
+    hits, misses = rate("cache_hits"), rate("cache_misses")
+    places = {(each.pid, each.descriptor, each.path): each.position for each in before.files}
+    return Activity(
+        seconds=seconds,
+        read_bytes=rate("fuse_read_bytes"),
+        reads=rate("fuse_requests", "read"),
+        written_bytes=rate("fuse_written_bytes"),
+        writes=rate("fuse_requests", "write"),
+        store_read_bytes=rate("store_read_bytes"),
+        store_requests={of: rate("store_requests", of) for of in operations},
+        store_retries=rate("store_retries"),
+        chunks_decoded=rate("chunks_decoded"),
+        decoded_bytes=rate("chunk_decoded_bytes"),
+        chunks_stored=rate("chunks_stored"),
+        chunks_asked=hits + misses,
+        hit_share=hits / (hits + misses) if hits + misses else None,
+        errors=rate("fuse_errors"),
+        files=tuple(
+            FileActivity(
+                file,
+                max(0, file.position - places.get(_identity(file), file.position)) / seconds,
+            )
+            for file in after.files
+        ),
+    )
+
+
+def _identity(file: OpenedFile) -> tuple[int, int, str]:
+    return file.pid, file.descriptor, file.path
