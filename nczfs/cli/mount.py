@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import shlex
@@ -114,7 +115,9 @@ def mount(
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Imported after the fork, because NumPy starts threads when it is imported; and other commands
-    # need nothing of it.
+    # need nothing of it. What importing makes stays: looking for garbage in it, again and again,
+    # would take a tenth of the time until the mount answers.
+    gc.disable()
     from nczfs.cli.memory import share_one_heap
     from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
@@ -126,6 +129,8 @@ def mount(
     from nczfs.vfs.objects import StoredOptions
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
+    gc.freeze()
+    gc.enable()
     share_one_heap()
 
     settings = request.settings
