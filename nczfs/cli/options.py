@@ -18,6 +18,7 @@ class Scope(Enum):
     MOUNT = "the mount"
     SPOOL = "the spool"
     SHOWN = "what is shown"
+    READING = "reading"
     MEMORY = "memory"
     SERVICE = "the service"
     LOG = "the log"
@@ -84,6 +85,7 @@ def _endpoint(text: str) -> str:
 
 
 _S, _M, _V, _N, _L = Scope.STORE, Scope.MOUNT, Scope.SHOWN, Scope.SERVICE, Scope.LOG
+_R = Scope.READING
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -241,7 +243,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "cache-dir",
-        _V,
+        _R,
         _path,
         None,
         "directory for decoded chunks that memory cannot hold (default: $TMPDIR or /var/tmp)",
@@ -249,7 +251,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "max-cache-size",
-        _V,
+        _R,
         values.size,
         None,
         "size of that cache; 0 for none (default: 10GiB, at most a tenth of the free space)",
@@ -298,7 +300,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "metadata-ttl",
-        _V,
+        _R,
         values.duration,
         60.0,
         "how long listings and metadata are cached",
@@ -314,7 +316,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "missing-chunks",
-        _V,
+        _R,
         values.choice("fill", "error"),
         "fill",
         "what to read for chunks that were never written",
@@ -332,7 +334,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "record-dim",
-        _V,
+        _R,
         values.names,
         None,
         "dimensions that are unlimited in netCDF files",

@@ -118,6 +118,6 @@ COMMAND = Command(
         "nczfs serve s3://bucket/prefix",
         "nczfs serve era5.zarr --listen 0.0.0.0:8080 --max-clients 200",
     ),
-    scopes=frozenset({Scope.STORE, Scope.SERVICE, Scope.MEMORY, Scope.LOG}),
+    scopes=frozenset({Scope.STORE, Scope.READING, Scope.SERVICE, Scope.MEMORY, Scope.LOG}),
     owns_signals=True,
 )

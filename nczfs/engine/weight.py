@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.model.hierarchy import Group, GroupHeader, Variable
 
 _COUNTED_AT_ONCE: Final = 1 << 16
 _HOLDERS: Final = (list, dict, tuple, np.ndarray)
@@ -46,6 +46,12 @@ def weight_of_objects(objects: Iterable[object]) -> int:
             else:
                 waiting.append(item)
     return total
+
+
+def weight_of_group(group: Group) -> int:
+    """Estimate the memory of a group and of everything below it, as `weight_of_node` does."""
+    own = weight_of_node(group.header) + sum(map(weight_of_node, group.variables))
+    return own + sum(map(weight_of_group, group.groups))
 
 
 def weight_of_node(node: GroupHeader | Variable) -> int:

@@ -18,8 +18,11 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from nczfs.cdl import printer as cdl
+from nczfs.engine.metadata.ledger import Shelf
+from nczfs.engine.weight import weight_of_group
 from nczfs.errors import BadSelection, NczfsError, UsageError
 from nczfs.messages import shown, size_text
+from nczfs.model.hierarchy import Group
 from nczfs.ncstream.data import array_head, data_messages, error_message, list_head
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
@@ -50,6 +53,8 @@ _XML: Final = "application/xml"
 _SPOOLED_BYTES: Final = 1 << 20
 _JOINED_BYTES_MAX: Final = 64 << 10
 _LEVEL_MAX: Final = 9
+_SHOWN_WEIGHTS: Final = 2
+"""What is kept of a group takes about as much as the group besides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,14 @@ class _Part:
         return Section(tuple(Range(r.start, len(r), r.step) for r in self.ranges))
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a stream shows of a group, and the group that it was made of."""
+
+    tree: Group
+    content: FileContent
+
+
 class CdmRemote:
     """The answers to requests for the groups of a store.
 
@@ -127,6 +140,7 @@ class CdmRemote:
         self._store = store
         self._budget = budget
         self._records = record_dimensions
+        self._shown: Shelf[str, _Shown] = Shelf(store.ledger)
 
     def answer(self, path: str, query: CdmQuery, url: str) -> Answer:
         """Return the answer to a request.
@@ -162,14 +176,20 @@ class CdmRemote:
         return Answer(self._messages(group, parts, query.deflate), BINARY, headers=_NCSTREAM)
 
     def content(self, group: ServedGroup) -> FileContent:
-        """Return what a stream shows of a group. Raises StoreError."""
-        return file_content(
+        """Return what a stream shows of a group; made anew if the group has changed."""
+        shown = self._shown.get(group.path)
+        if shown is not None and shown.tree == group.tree:
+            return shown.content
+        content = file_content(
             group.tree,
             SENT_NCSTREAM,
             lambda variable: texts_of(group.dataset, variable),
             self._records,
             group.name,
         )
+        weight = _SHOWN_WEIGHTS * weight_of_group(group.tree)
+        self._shown.put(group.path, _Shown(group.tree, content), weight)
+        return content
 
     def _parts(self, group: ServedGroup, content: FileContent, specs: str) -> Iterator[_Part]:
         places = _places(content)

@@ -11,6 +11,7 @@ from nczfs.engine.arrays.array import Array, now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.hierarchy import dimensions_of
+from nczfs.engine.metadata.ledger import Ledger
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import open_store
 from nczfs.errors import BadMetadata, IsADirectory, NoSuchPath, NotADataset, NotADirectory
@@ -167,6 +168,11 @@ class ServedStore:
         top = f"{tree.header.path}/" if tree.header.path else ""
         variables = {each.path.removeprefix(top): each for each in variables_in(tree)}
         return ServedGroup(path.strip("/"), name, dataset, tree, variables)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The budget of what is kept of metadata."""
+        return self._engine.ledger
 
     @property
     def fresh_since(self) -> float:

@@ -14,7 +14,7 @@ from nczfs.engine.headway import Headway
 from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.metadata.turns import PARSING
 from nczfs.engine.opennode import OpenNode
-from nczfs.engine.weight import weight_of_node
+from nczfs.engine.weight import weight_of_group
 from nczfs.errors import Unsupported
 from nczfs.model.hierarchy import Group
 from nczfs.vfs import effects
@@ -176,7 +176,7 @@ class NetcdfVersions:
             with PARSING.visit():
                 found = source.node.follow(source.group)
             version = self._version(source, found, made)
-            weight = _weight(found) + SEGMENT_BYTES * len(version.elements)
+            weight = weight_of_group(found) + SEGMENT_BYTES * len(version.elements)
             self._made.put(place, _Made(found, version, seen_at, revision), weight)
             return version
 
@@ -216,8 +216,3 @@ class NetcdfVersions:
             if found is None:
                 found = self._turns[place] = _Turn()
             return found
-
-
-def _weight(group: Group) -> int:
-    own = weight_of_node(group.header) + sum(map(weight_of_node, group.variables))
-    return own + sum(map(_weight, group.groups))

@@ -254,7 +254,8 @@ def _process(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, I
 
 def test_answers_that_do_not_end_are_given_up(store: Path) -> None:
     """SEMANTICS V11."""
-    with _process(store, "--stop-timeout", "1s") as (process, address, _):
+    options = "--stop-timeout", "1s", "--metadata-ttl", "5s", "--missing-chunks", "fill"
+    with _process(store, *options) as (process, address, _):
         connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
         connection.request("GET", f"/{LARGE}")
         connection.getresponse().read(MIB)
