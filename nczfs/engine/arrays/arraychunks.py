@@ -136,13 +136,24 @@ class ArrayChunks:
         with self.opened(selected.chunk, tally, fresh_since, access) as values:
             out[selected.target] = values[selected.source]
 
-    def copy_past_cache(self, selected: ChunkSelection, out: Values, tally: Tally) -> None:
-        """Copy elements of a chunk that is not in memory, without keeping it there.
+    def copy_past_cache(
+        self, selections: Sequence[ChunkSelection], out: Values, tally: Tally
+    ) -> None:
+        """Copy elements of chunks of a unit that are not in memory, without keeping them there.
 
         A chunk that is one run of `out` is decoded into it, so after an error `out` is undefined.
         """
         self.stored.check()
-        decode = self.source.fetch(selected.chunk, None)
+        if len(selections) == 1:
+            halves: Sequence[Fetched] = [self.source.fetch(selections[0].chunk, None)]
+        else:
+            halves = self.source.fetch_several([(each.chunk, None) for each in selections])
+        for selected, decode in zip(selections, halves, strict=True):
+            self._copy_fetched(selected, decode, out, tally)
+
+    def _copy_fetched(
+        self, selected: ChunkSelection, decode: Fetched, out: Values, tally: Tally
+    ) -> None:
         target = self._run_of(selected, out)
         with self.pools.decoding(target):
             values = self._counted(decode(), None, tally).values

@@ -20,13 +20,15 @@ class Counted(Protocol[_Item]):
     def __iter__(self) -> Iterator[_Item]: ...
 
 
-def batches(items: Counted[_Item], threads: int) -> Iterator[list[_Item]]:
+def batches(
+    items: Counted[_Item], threads: int, items_max: int = ITEMS_MAX
+) -> Iterator[list[_Item]]:
     """Yield runs of the items, one for each task, because a task itself costs time.
 
     They are short enough that all threads end at about the same time, and that other work for the
     same threads gets its turn.
     """
-    size = max(1, min(len(items) // (BATCHES_PER_THREAD * threads), ITEMS_MAX))
+    size = max(1, min(len(items) // (BATCHES_PER_THREAD * threads), items_max))
     left = iter(items)
     while batch := list(islice(left, size)):
         yield batch

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 
 from nczfs.engine.arrays.arraychunks import ArrayChunks
-from nczfs.engine.arrays.batches import Counted, batches
+from nczfs.engine.arrays.batches import ITEMS_MAX, Counted, batches
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
@@ -15,6 +15,8 @@ from nczfs.engine.pools import UnderWay
 from nczfs.model.grid import ChunkIndex
 
 TOUCHED_MAX = 1 << 16
+TOGETHER_BYTES = 1 << 20  # of chunks that one thread fetches at a time
+TOGETHER_MAX = 64
 
 
 class SelectionReader:
@@ -34,6 +36,8 @@ class SelectionReader:
         # Threads beyond the number of processors wait for the disk, but hold memory all the same.
         self._may_wait = room >= 2 * threads
         self._touched: set[ChunkIndex] = set()
+        nbytes = chunks.description.chunk_bytes
+        self._small_count = max(1, min(TOGETHER_MAX, TOGETHER_BYTES // max(1, nbytes)))
 
     def in_order(
         self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
@@ -101,17 +105,31 @@ class SelectionReader:
         if self._may_wait:
             pool, threads = self._chunks.pools.copy, 2 * threads
         with UnderWay(2 * threads) as copies:
-            for batch in batches(selections, threads):
+            for batch in batches(selections, threads, max(ITEMS_MAX, self._small_count)):
                 copies.add(pool.submit(self._copy_each, batch, out, tally, fresh_since))
 
     def _copy_each(
         self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> None:
-        for selected in selections:
-            if self._is_worth_keeping(selected, fresh_since):
-                self._chunks.copy(selected, out, tally, fresh_since)
-            else:
-                self._chunks.copy_past_cache(selected, out, tally)
+        for together in self._together(selections):
+            past: list[ChunkSelection] = []
+            for selected in together:
+                if self._is_worth_keeping(selected, fresh_since):
+                    self._chunks.copy(selected, out, tally, fresh_since)
+                else:
+                    past.append(selected)
+            if past:
+                self._chunks.copy_past_cache(past, out, tally)
+
+    def _together(self, selections: Iterable[ChunkSelection]) -> Iterator[Sequence[ChunkSelection]]:
+        """Divide chunks into those that are fetched together: small ones of one unit."""
+        source = self._chunks.source
+        if self._small_count == 1 or not source.is_grouped:
+            yield from ([selected] for selected in selections)
+            return
+        for _, together in groupby(selections, lambda each: source.unit(each.chunk)):
+            while some := list(islice(together, self._small_count)):
+                yield some
 
     def _is_worth_keeping(self, selected: ChunkSelection, fresh_since: float) -> bool:
         """Return whether a chunk is in memory already, or may be useful there."""

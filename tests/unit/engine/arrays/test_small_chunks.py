@@ -1,0 +1,103 @@
+"""Small chunks of a shard are fetched together from a near store, and large ones one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from nczfs.engine.arrays import selectionreader
+from nczfs.engine.arrays.selection import Selection
+from nczfs.engine.dataset import Engine
+from nczfs.engine.options import EngineOptions, Tally
+from nczfs.errors import CorruptChunk
+from nczfs.testing.datasets import put_json
+from nczfs.zmap.base import Blob, Version
+from nczfs.zmap.keys import Key, parse_key
+from tests.support.counted import CountedStore, opened, variable
+
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+CHUNKS, LENGTH, PER_SHARD = 64, 4, 32
+VALUES = np.arange(CHUNKS * LENGTH, dtype="<i4")
+
+
+class ShardStore(CountedStore):
+    """A near store, where something may happen before a part of a shard is read."""
+
+    def __init__(self) -> None:
+        super().__init__(near=True)
+        self.before: Callable[[], None] | None = None
+
+    def read(
+        self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None
+    ) -> Blob:
+        if version is not None and self.before is not None:
+            before, self.before = self.before, None
+            before()
+        return super().read(key, start, stop, version=version)
+
+
+def sharded() -> ShardStore:
+    store = ShardStore()
+    sharding = {"chunk_shape": [LENGTH], "codecs": [LITTLE], "index_codecs": [LITTLE]}
+    put_json(store, "zarr.json", {"zarr_format": 3, "node_type": "group"})
+    put_json(store, "v/zarr.json", {
+        "zarr_format": 3, "node_type": "array", "shape": [CHUNKS * LENGTH], "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [PER_SHARD * LENGTH]}},
+        "chunk_key_encoding": "default", "fill_value": 0,
+        "codecs": [{"name": "sharding_indexed", "configuration": sharding}],
+    })  # fmt: skip
+    nbytes = 4 * LENGTH
+    for shard in range(CHUNKS // PER_SHARD):
+        data = VALUES.tobytes()[shard * PER_SHARD * nbytes : (shard + 1) * PER_SHARD * nbytes]
+        index = np.array([(n * nbytes, nbytes) for n in range(PER_SHARD)], "<u8").tobytes()
+        store.write(parse_key(f"v/c/{shard}"), data + index)
+    return store
+
+
+def everything(store: ShardStore) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    dataset = opened(store, Engine(EngineOptions(decode_threads=2)))
+    out = np.empty(VALUES.shape, "i4")
+    array = dataset.array(variable(dataset, "v"))
+    array.read_selection(Selection((range(VALUES.size),)), out, Tally())
+    return out
+
+
+def test_small_chunks_of_a_shard_are_fetched_together() -> None:
+    """Each was a request of its own, which took as long as decoding it."""
+    store = sharded()
+    assert everything(store).tolist() == VALUES.tolist()
+    assert sum(store.reads[f"v/c/{shard}"] for shard in range(2)) < CHUNKS // 2
+
+
+def test_of_large_chunks_one_is_fetched_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selectionreader, "TOGETHER_BYTES", 4 * LENGTH)
+    store = sharded()
+    assert everything(store).tolist() == VALUES.tolist()
+    assert store.reads["v/c/0"] == 1 + PER_SHARD  # the index, and each chunk
+
+
+def test_a_corrupt_chunk_among_them_is_named() -> None:
+    store = sharded()
+    key = parse_key("v/c/1")
+    data = bytearray(store.read(key).data)
+    data[-8:] = (1 << 40).to_bytes(8, "little")
+    store.write(key, bytes(data))
+    with pytest.raises(CorruptChunk, match=r"v/c/1: .*places a chunk of 1099511627776 bytes"):
+        everything(store)
+
+
+def test_a_shard_that_is_replaced_meanwhile_is_read_anew() -> None:
+    store = sharded()
+    keys = [parse_key("v/c/0"), parse_key("v/c/1")]
+    data = [bytes(store.read(key).data) for key in keys]
+
+    def replace() -> None:
+        for key, old in zip(keys, data, strict=True):
+            store.write(key, bytes(16) + old[16:])
+
+    store.before = replace
+    found = everything(store).reshape(2, -1)
+    assert found[:, LENGTH:].tolist() == VALUES.reshape(2, -1)[:, LENGTH:].tolist()
+    assert not found[:, :LENGTH].any()
