@@ -80,7 +80,7 @@ def read_cost(variable: Variable, box: tuple[object, ...]) -> ReadCost:
     array = variable.description.array
     selection = select(box, array.shape)
     cuts, units = array.grid.cuts, array.units.cuts
-    numbers = [_numbers(axis, c) for axis, c in zip(selection.axes, cuts, strict=True)]
+    numbers = [touched(axis, c) for axis, c in zip(selection.axes, cuts, strict=True)]
     objects = [_objects(n, c, u) for n, c, u in zip(numbers, cuts, units, strict=True)]
     chunk_count, object_count = prod(map(len, numbers)), prod(map(len, objects))
     most = max(1, min(SAMPLE_MAX, SAMPLE_BYTES // (2 * max(1, array.chunk_bytes))))
@@ -116,7 +116,7 @@ def read_cost(variable: Variable, box: tuple[object, ...]) -> ReadCost:
     )
 
 
-def _numbers(axis: Axis, cuts: Cuts) -> Sequence[int]:
+def touched(axis: Axis, cuts: Cuts) -> Sequence[int]:
     """Return the chunks along a dimension that a selection touches, in order."""
     if not len(axis):
         return ()
