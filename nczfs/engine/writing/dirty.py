@@ -128,9 +128,16 @@ class DirtyUnit:
         self.basis, self.sent = self.basis.upon(replaces), parts
 
     def note_sent(self) -> None:
-        """Put the digest of what was sent into the basis. The caller holds `lock`."""
-        if self.sent is not None:
-            self.basis, self.sent = self.basis.sending(sent(self.sent)), None
+        """Put the digest of what was sent into the basis. Takes `lock`, but not for the digest.
+
+        Afterwards `sent` is None, unless something else is sent just then.
+        """
+        parts = self.sent
+        if parts is not None:
+            digest = sent(parts)
+            with self.lock:
+                if self.sent is parts:  # no other thread has done it, and it was not stored
+                    self.basis, self.sent = self.basis.sending(digest), None
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back. The caller holds `lock`."""
@@ -152,8 +159,10 @@ class DirtyUnit:
         return [chunk for chunk in chunks if not chunk.settle(stored[chunk.index], version)]
 
     def fail(self, error: NczfsError) -> list[DirtyChunk]:
-        """End a flush that failed. Returns its chunks. The caller holds `lock`."""
-        self.note_sent()
+        """End a flush that failed. Returns its chunks. The caller holds `lock`.
+
+        `note_sent` was called before.
+        """
         flown, self.flying, self.error = self.flying, {}, error
         self.retry.failed()
         for index, snapshot in flown.items():
@@ -381,12 +390,11 @@ class DirtyChunk:
     def freeze(self) -> Frozen | None:
         """Return all unsaved elements, including those on their way; None: the spool has them.
 
-        The caller holds `lock`. Raises Unavailable.
+        The caller holds `lock`, and `sent` of the unit is None. Raises Unavailable.
         """
         if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
             return None
         values = self._values()
-        self.unit.note_sent()
         self._share()
         written = WrittenMask(self.shape)
         if self.flying is not None:

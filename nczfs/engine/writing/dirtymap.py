@@ -146,8 +146,9 @@ class DirtyMap:
         """Note what is about to be sent of a unit: it may arrive although the answer is lost."""
         with unit.lock:
             unit.sending(parts, replaces)
-            if self._journal is not None:
-                unit.note_sent()
+        if self._journal is not None:
+            unit.note_sent()
+            with unit.lock:
                 self._tell_journal(self._journal, unit)
 
     def lend(
@@ -218,6 +219,7 @@ class DirtyMap:
 
     def fail(self, unit: DirtyUnit, error: NczfsError) -> list[DirtyChunk]:
         """End a flush that failed. Returns its chunks."""
+        unit.note_sent()
         with self._landed:
             with unit.lock:
                 flown = unit.fail(error)

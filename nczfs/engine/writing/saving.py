@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.retrying import StoreHealth
-from nczfs.engine.spool.chunks import discard, save_chunk
+from nczfs.engine.spool.chunks import Frozen, discard, save_chunk
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap
@@ -37,9 +38,7 @@ class Saver:
     def save(self, chunk: DirtyChunk) -> None:
         """Put a chunk into the spool, and release its memory. Raises NoSpace, StoreError."""
         if self._spool is not None:
-            with chunk.lock:
-                frozen = chunk.freeze()
-                io = chunk.unit.io
+            frozen, io = self._frozen(chunk)
             if frozen is not None:
                 reason = str(chunk.unit.error or self._health.error)
                 saved = save_chunk(
@@ -52,6 +51,15 @@ class Saver:
             with chunk.lock:
                 chunk.park()
         self._dirty.count(chunk)
+
+    def _frozen(self, chunk: DirtyChunk) -> tuple[Frozen | None, ChunkStore]:
+        """Return what is to be saved of a chunk; see `DirtyChunk.freeze`. Raises Unavailable."""
+        unit = chunk.unit
+        while True:
+            unit.note_sent()
+            with chunk.lock:
+                if unit.sent is None:
+                    return chunk.freeze(), unit.io
 
     def save_or_tell(self, chunk: DirtyChunk) -> None:
         """Save a chunk, and log an error instead of raising it."""

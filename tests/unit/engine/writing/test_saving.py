@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,14 @@ from typing import Any
 import pytest
 
 from nczfs.engine.chunks.loaded import ChunkId
+from nczfs.engine.spool import basis
+from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.chunks import KeptChunk
+from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.writing import dirty
 from nczfs.errors import AccessDenied, Unavailable
 from nczfs.library.opening import open_zmap
+from nczfs.zmap.base import Part
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import (
@@ -48,6 +54,42 @@ def test_a_spooled_chunk_takes_no_memory_until_it_is_written_to(
         mount.write(1, 2)
         assert mount.writeback.memory_bytes >= CHUNK_BYTES
         assert mount.read(0, 3) == [1, 2, FILL]
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
+def test_no_lock_is_held_while_the_digest_of_what_was_sent_is_made(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: Survives
+) -> None:
+    """It reads all of a shard, and who writes to the chunks, or to any others, would wait."""
+    spool, digest = Spool(tmp_path, "memory://store", None, survives), basis.sent
+    were_locked: list[bool] = []
+
+    def noted(parts: Sequence[Part]) -> Sent:
+        chunks = mount.writeback._dirty
+        locks = (chunks._lock, *(unit.lock for unit in chunks._units.values()))
+        were_locked.extend(lock.locked() for lock in locks)
+        return digest(parts)
+
+    monkeypatch.setattr(dirty, "sent", noted)
+    with mounted(memory, tmp_path, spool=spool) as mount, ThreadPoolExecutor(1) as pool:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        (found,) = mount.entries()
+        assert isinstance(found.entry, KeptChunk)
+        assert found.entry.basis.sent
+        mount.zmap.arm()
+        with held(mount, "write") as (begun, go_on):
+            flush = pool.submit(mount.writeback.flush)
+            assert begun.wait(120)
+            mount.write(1, 2)
+            (chunk,) = mount.writeback.save()
+            assert len(chunk.basis.sent) == 1
+            go_on.set()
+            flush.result(120)
+    assert were_locked
+    assert not any(were_locked)
 
 
 def test_a_spooled_chunk_keeps_what_others_wrote_when_it_is_stored(
