@@ -17,6 +17,7 @@ from nczfs.cli.sources import Settings
 from nczfs.errors import (
     BadKey,
     BadMetadata,
+    CodecError,
     NoContent,
     NoSuchObject,
     ObjectExists,
@@ -27,6 +28,7 @@ from nczfs.zmap.oserrors import kind_of
 from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
+    from nczfs.engine.dataset import Dataset
     from nczfs.library.api import Group
     from nczfs.library.variable import Variable
     from nczfs.model import hierarchy as model
@@ -179,7 +181,23 @@ def _tree(node: Group | Variable, *, skips: bool) -> model.Group:
             if not skips:
                 raise BadMetadata(f"{member}: {why}; --skip-unsupported leaves it out")
             tell(f"{member}: {why}: left out")
-    return tree
+    return _decodable(tree, node.engine_dataset, skips=skips)
+
+
+def _decodable(group: model.Group, dataset: Dataset, *, skips: bool) -> model.Group:
+    """Return a group without variables whose values could never be decoded."""
+    variables: list[model.Variable] = []
+    for variable in group.variables:
+        try:
+            dataset.array(variable).require_codecs()
+        except CodecError as error:
+            if not skips:
+                raise
+            tell(f"{variable.path}: {error}: left out")
+        else:
+            variables.append(variable)
+    groups = tuple(_decodable(child, dataset, skips=skips) for child in group.groups)
+    return replace(group, variables=tuple(variables), groups=groups)
 
 
 def _check_omitted(content: FileContent, *, skips: bool) -> None:
