@@ -21,14 +21,16 @@ def run(*words: str | Path) -> int:
 OF_CODECS = ("v2-compressors", "v2-filters", "v3-codecs", "v3-numcodecs")
 
 
-def cases() -> Iterator[Any]:
-    """All cases; streams know nothing of codecs, so those of codecs are for long runs."""
-    for folder in zarr_cases():
-        marks = [pytest.mark.long] if folder.name in OF_CODECS else []
-        yield pytest.param(folder, marks=marks, id=folder.name)
+# Streams know nothing of codecs, so the cases of codecs are for long runs.
+CASES = [
+    pytest.param(
+        folder, marks=[pytest.mark.long] if folder.name in OF_CODECS else [], id=folder.name
+    )
+    for folder in zarr_cases()
+]
 
 
-@pytest.mark.parametrize("folder", cases())
+@pytest.mark.parametrize("folder", CASES)
 def test_a_dataset_comes_back_from_its_stream(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
