@@ -192,6 +192,7 @@ class Lease:
         self._state = _State.FREE
         self._open = 0  # files that can write, and calls under way
         self._writing = 0  # of these, calls under way
+        self._taken = 0  # how often
         self._used_at = 0.0
         self._needed = needed
         self._trial: Future[None] | None = None
@@ -247,15 +248,23 @@ class Lease:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the lease while the block changes the store. Raises as `require`."""
+        """Hold the lease while the block changes the store.
+
+        Raises
+        ------
+        Unavailable : the lease was lost during the block. What another process has stored since may
+            be on top of what the block has, or of what was there before, so it has to be repeated.
+        as `require` : the block was not entered.
+        """
         self.require()
         if not self._needed:
             yield
             return
-        while not self._begin_writing():
+        while (taken := self._begin_writing()) is None:
             self.require()
         try:
             yield
+            self._check_held_since(taken)
         finally:
             with self._lock:
                 self._writing -= 1
@@ -372,13 +381,20 @@ class Lease:
             self._state = _State.CHANGING
             return True
 
-    def _begin_writing(self) -> bool:
+    def _begin_writing(self) -> int | None:
+        """Count a call under way. Returns how often the lease was taken; None: it is not held."""
         with self._lock:
             if not self._is_ours():
-                return False
+                return None
             self._open += 1
             self._writing += 1
-            return True
+            return self._taken
+
+    def _check_held_since(self, taken: int) -> None:
+        with self._lock:
+            if self._is_ours() and self._taken == taken:
+                return
+        raise Unavailable(f"{self._place}: its lease was lost while something was being stored")
 
     def _take(self, give_up: float) -> None:
         if self._clock.uptime() >= give_up:
@@ -401,6 +417,7 @@ class Lease:
             self._contender.withdraw()
             raise
         self._forget_clean()
+        self._taken += 1
         self._used_at = self._clock.uptime()
 
     def _settle(self, state: _State) -> None:

@@ -236,6 +236,41 @@ def test_a_lease_that_could_not_be_renewed_in_time_is_lost_until_it_is_taken_aga
     assert user.forgotten == 2
 
 
+@pytest.mark.parametrize("is_taken_again", [False, True])
+def test_what_is_stored_while_the_lease_is_lost_is_not_confirmed(
+    lease: Lease,
+    leases: Leases,
+    zmap: Unconditional,
+    time: Time,
+    expected_warnings: ExpectedWarnings,
+    *,
+    is_taken_again: bool,
+) -> None:
+    """SEMANTICS W19: another process may have stored something upon what was there before."""
+    expected_warnings.add("its lease is lost")
+
+    def lose() -> None:
+        time.sleep(TERMS.term_s)  # the process was stopped, or no renewal arrived
+        if is_taken_again:
+            other(zmap, time).withdraw()
+            leases.beat()
+            lease.require()
+
+    with pytest.raises(Unavailable, match="lease was lost"), lease.writing():
+        lose()
+    with lease.writing():
+        assert len(zmap.claims()) == 1
+
+
+def test_a_lease_that_is_renewed_while_something_is_stored_is_not_lost(
+    lease: Lease, leases: Leases, time: Time
+) -> None:
+    with lease.writing():
+        for _ in range(4):
+            time.sleep(TERMS.renew_s)
+            leases.beat()
+
+
 def test_a_lease_that_was_removed_by_somebody_is_lost(
     lease: Lease,
     leases: Leases,
