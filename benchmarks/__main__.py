@@ -8,6 +8,7 @@ scripts/bench netcdf             programs with live netCDF files beside files of
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
 scripts/bench sharding           Zarr v3 and shards, beside zarr-python, zarrs and tensorstore
+scripts/bench xarrays            xarray with the engine nczfs beside its engine zarr
 scripts/bench zipstore           zip archives beside zarr-python's, without a mount
 scripts/bench codecs             chunk codecs alone
 """
@@ -27,6 +28,7 @@ from benchmarks import (
     sharding,
     timeseries,
     writing,
+    xarrays,
     zipstore,
 )
 
@@ -40,6 +42,7 @@ PARTS = {
     "timeseries": timeseries.main,
     "sharding": sharding.main,
     "serving": serving.main,
+    "xarrays": xarrays.main,
     "zipstore": zipstore.main,
     "codecs": codecs.main,
 }

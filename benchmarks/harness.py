@@ -144,11 +144,11 @@ def read_whole(path: Path, size: int) -> None:
         os.close(fd)
 
 
-def timed(action: Callable[[], object]) -> float:
+def timed(action: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds that an action takes."""
-    start = time.perf_counter()
+    start = clock()
     action()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def paired(
@@ -158,13 +158,14 @@ def paired(
     *,
     before: Callable[[], object] = drop_page_cache,
     pairs: int = 5,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Pair:
     """Time both in turn, after one run of each that does not count."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs + 1):
         for action, found in zip((peer, ours), times, strict=True):
             before()
-            seconds = timed(action)
+            seconds = timed(action, clock)
             if number:
                 found.append(seconds)
     pair = Pair(name, *times)

@@ -48,9 +48,10 @@ def client(endpoint: str) -> Any:
     return boto3.client("s3", endpoint_url=endpoint)
 
 
-def obstore(endpoint: str) -> Any:
+def obstore(endpoint: str, prefix: str | None = None) -> Any:
     return S3Store(
         BUCKET,
+        prefix=prefix,
         endpoint=endpoint,
         access_key_id=os.environ["AWS_ACCESS_KEY_ID"],
         secret_access_key=os.environ["AWS_SECRET_ACCESS_KEY"],

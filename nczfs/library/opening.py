@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
@@ -88,22 +89,53 @@ def open_url(
     LeaseNotHeld : another process is writing to a store without conditional writes.
     BadUrl, UsageError, MetadataError, StoreError.
     """
-    url = os.fsdecode(url)
+    _check(mode, separator)
+    form = DatasetForm(format, consolidated, separator)
+    return _open(os.fsdecode(url), mode, form, store_options, options, None)
+
+
+def open_with(engine: Engine, url: str, store_options: StoreOptions | None = None) -> OpenDataset:
+    """Open a dataset for reading, with an engine that others use, too, and that stays open.
+
+    Raises
+    ------
+    as `open_url`.
+    """
+    return _open(url, "r", DatasetForm(), store_options, engine.options, engine)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetForm:
+    """How a dataset is made or written; see `open_url`."""
+
+    format: str | None = None
+    consolidated: bool = False
+    separator: str | None = None
+
+
+def _open(
+    url: str,
+    mode: str,
+    form: DatasetForm,
+    store_options: StoreOptions | None,
+    options: EngineOptions | None,
+    engine: Engine | None,
+) -> OpenDataset:
     place = parse_url(url)
     metadata = format_options(place.modes, options or EngineOptions())
-    _check(mode, separator)
-    new_format(format, metadata)  # checked before a directory is made
+    new_format(form.format, metadata)  # checked before a directory is made
     opener = create_store if mode in ("a", "w", "x") else open_store
 
     def opened(place: StoreUrl, dependent: str = "") -> OpenDataset:
         return open_zmap(
             opener(place, store_options or StoreOptions()),
             mode,
-            format=format,
-            consolidated=consolidated,
-            separator=separator,
+            format=form.format,
+            consolidated=form.consolidated,
+            separator=form.separator,
             metadata=metadata,
             options=options,
+            engine=engine,
             name=dependent.rpartition("/")[2] or place.last_word,
             dependent=dependent,
         )
@@ -145,6 +177,7 @@ def open_zmap(
     separator: str | None = None,
     metadata: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
     options: EngineOptions | None = None,
+    engine: Engine | None = None,
     name: str = "array",
     resumes: bool = False,
     dependent: str = "",
@@ -154,6 +187,7 @@ def open_zmap(
     Parameters
     ----------
     metadata : how the documents are read and written.
+    engine : that others use, too, and that stays open; None: one with the given options.
     name : of the variable, when the root is an array.
     resumes : with mode "x": existing objects are from an earlier attempt to make the same dataset.
     dependent : the path of a dependent array of the one at the root, which is opened instead.
@@ -173,18 +207,24 @@ def open_zmap(
         except BaseException:
             zmap.close()
             raise
-    engine = Engine(options)
+    own = engine is None
+    engine = engine or Engine(options)
     lease = engine.leases.of(zmap, keys.ROOT)
+    cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
 
     def close() -> None:
-        engine.close()
+        if own:
+            engine.close()
+        else:
+            for array in engine.arrays.within(zmap, keys.ROOT):
+                engine.cache.discard(array)
+            cache.forget(keys.ROOT)
         zmap.close()
 
     try:
         if mode != "r":
             lease.require()
             lease.opened()  # until the dataset is closed
-        cache = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
         dataset = None if resumes else _existing(engine, cache, metadata, mode)
         if dataset is not None:
             return _opened(dataset, mode, name, separator, close, consolidated, dependent)

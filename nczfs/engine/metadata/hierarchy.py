@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -188,13 +188,19 @@ class Hierarchy:
         is_prefix = entry is not None and entry.is_prefix
         return is_known and not is_prefix and path not in self.edits.pending()
 
-    def members(self, path: str) -> tuple[list[Node], list[tuple[str, str]]]:
+    def members(
+        self, path: str, *, documented: bool = False
+    ) -> tuple[list[Node], list[tuple[str, str]]]:
         """Return the nodes right below a group, and the names and errors of broken ones.
 
-        Their documents are requested all at once.
+        Their documents are requested all at once. With `documented`, a document that gives all
+        names is believed, and nothing is listed.
         """
-        names = self.names(path)
-        self._fetch_members(path, names)
+        header = self.node(path)
+        if not isinstance(header, GroupHeader):
+            return self._loaded_members(path, self.names(path))
+        names = self._documented_names(header) if documented else self.names(path)
+        self._fetch_all([header], {path: names})
         return self._loaded_members(path, names)
 
     def other_names(self, path: str) -> list[str]:
@@ -286,12 +292,6 @@ class Hierarchy:
             ]
             if not level:
                 return
-
-    def _fetch_members(self, path: str, names: Sequence[str]) -> None:
-        """Fetch the documents of the nodes right below a group."""
-        header = self.node(path)
-        if isinstance(header, GroupHeader):
-            self._fetch_all([header], {path: names})
 
     def _fetch_all(self, groups: Iterable[GroupHeader], names: Mapping[str, Iterable[str]]) -> None:
         """Fetch the documents of the nodes right below some groups.

@@ -16,6 +16,7 @@ from nczfs.errors import NoContent, NotADataset
 from nczfs.formats.registry import FORMATS
 from nczfs.library.api import Group, OpenDataset
 from nczfs.library.origin import Origin, absolute
+from nczfs.library.xarray.ahead import request_coordinates
 from nczfs.library.xarray.source import Source, opened_at
 from nczfs.library.xarray.store import GroupStore, listed
 from nczfs.model import hierarchy as model
@@ -175,9 +176,9 @@ def _decoded(
     dropped: Collection[str],
     decoding: Mapping[str, Any],
 ) -> Dataset:
-    store = GroupStore(
-        source, group, is_netcdf=within.engine_dataset.format.is_netcdf, dropped=dropped
-    )
+    stored = within.engine_dataset
+    request_coordinates(stored, group.variables, dropped)
+    store = GroupStore(source, group, is_netcdf=stored.format.is_netcdf, dropped=dropped)
     opened: Dataset = StoreBackendEntrypoint().open_dataset(
         store, drop_variables=dropped or None, **decoding
     )

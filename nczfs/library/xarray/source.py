@@ -8,20 +8,23 @@ import threading
 import weakref
 from collections import OrderedDict
 
+from nczfs.engine.dataset import Engine
+from nczfs.engine.options import EngineOptions
 from nczfs.errors import UsageError
 from nczfs.library.api import OpenDataset
-from nczfs.library.opening import open_url
+from nczfs.library.opening import open_with
 from nczfs.library.origin import Origin
 
 SHARED_MAX = 16
 """Datasets that a process keeps open for arrays that come and go, as those of Dask's tasks do."""
+
+ENGINES_MAX = 4
 
 
 class Source:
     """An open dataset that can be pickled, and that opens itself again after it was closed.
 
     Copies in one other process share one dataset, and so do those of a process that was forked.
-    `_lock` guards the dict of shared ones.
 
     Parameters
     ----------
@@ -69,13 +72,14 @@ class Source:
 
 def opened_at(origin: Origin) -> OpenDataset:
     """Open a dataset for reading; its store is closed when nothing holds the dataset any more."""
-    opened = open_url(origin.url, store_options=origin.store_options, options=origin.options)
+    opened = open_with(_engine(origin.options or EngineOptions()), origin.url, origin.store_options)
     weakref.finalize(opened, opened.engine_dataset.zmap.close).atexit = False
     return opened
 
 
-_lock = threading.Lock()
+_lock = threading.Lock()  # guards the dicts
 _datasets: OrderedDict[bytes, OpenDataset] = OrderedDict()
+_engines: OrderedDict[EngineOptions, Engine] = OrderedDict()
 
 
 def _shared(origin: Origin) -> OpenDataset:
@@ -83,18 +87,41 @@ def _shared(origin: Origin) -> OpenDataset:
     key = pickle.dumps(origin)
     with _lock:
         opened = _datasets.get(key)
+    if opened is not None and not opened.is_closed:
+        return opened
+    new = opened_at(origin)
+    with _lock:
+        opened = _datasets.get(key)
         if opened is None or opened.is_closed:
-            opened = _datasets[key] = opened_at(origin)
+            opened = _datasets[key] = new
         _datasets.move_to_end(key)
         while len(_datasets) > SHARED_MAX:
             _datasets.popitem(last=False)  # those who use it still hold it
-        return opened
+    if opened is not new:  # another thread was faster
+        new.close()
+    return opened
+
+
+def _engine(options: EngineOptions) -> Engine:
+    """Return the engine of all datasets with the same options: their threads, and their memory.
+
+    It is not closed: it ends with the last dataset that uses it.
+    """
+    with _lock:
+        engine = _engines.get(options)
+        if engine is None:
+            engine = _engines[options] = Engine(options)
+        _engines.move_to_end(options)
+        while len(_engines) > ENGINES_MAX:
+            _engines.popitem(last=False)
+        return engine
 
 
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _datasets.clear()
+    _engines.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -107,7 +107,7 @@ def listed(group: Group) -> model.Group:
     """Return a group with its variables, without the groups below it."""
     if isinstance(group, RootArray):
         return group.tree()
-    nodes, broken = group.members()
+    nodes, broken = group.engine_dataset.members(group.header.path, documented=True)
     variables = tuple(node for node in nodes if isinstance(node, Variable))
     return model.Group(group.header, (), variables, (), tuple(broken))
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,13 @@ import zarr
 
 import nczfs
 from nczfs.errors import StructureChanged, UsageError
+from nczfs.library.opening import open_zmap
+from nczfs.library.xarray.array import LazyArray
 from nczfs.library.xarray.backend import NczfsBackend
+from nczfs.zmap.base import Blob
+from nczfs.zmap.keys import Key, parse_key
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.counted import CountedStore
 from tests.support.dependents import VALUES, write_dependents_sample
 from tests.support.reference import load, zarr_cases
 from tests.support.sample import zip_up
@@ -275,6 +282,63 @@ def test_copies_in_a_process_share_one_open_dataset(place: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
 
 
+def test_many_datasets_share_their_threads(place: Path) -> None:
+    before = set(threading.enumerate())
+    opened = [
+        xr.open_dataset(place, engine="nczfs", options={"decode_threads": 1}) for _ in range(8)
+    ]
+    for each in opened:
+        each.v.load()
+    new = set(threading.enumerate()) - before
+    for each in opened:
+        each.close()
+    assert len(new) <= 4
+
+
+def test_what_was_closed_takes_no_part_of_the_common_memory(place: Path) -> None:
+    with xr.open_dataset(place, engine="nczfs", cache=False) as opened:
+        opened.v[0, 0].load()
+        opened.v[0, 1].load()  # the second time the chunk is kept
+        array = opened.v.variable._data
+        while not isinstance(array, LazyArray):
+            array = array.array
+        engine = array._source.dataset.engine_dataset.engine
+        kept = engine.cache.used_bytes
+    assert engine.cache.used_bytes < kept
+
+
+class Gated(CountedStore):
+    """One in which the chunks of two coordinates are read at the same time, or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = threading.Barrier(2)
+
+    def read(self, key: Key, *arguments: Any, **options: Any) -> Blob:
+        if key in ("y/0", "x/0"):
+            self.both.wait(60)
+        return super().read(key, *arguments, **options)
+
+
+def test_a_far_dataset_is_opened_in_few_round_trips(tmp_path: Path) -> None:
+    values = ("y", "x"), np.zeros((2, 3))
+    made = xr.Dataset({"v": values}, {"y": [1.5, 2.5], "x": [1.5, 2.5, 3.5]})
+    made.to_zarr(tmp_path / "d", zarr_format=2, consolidated=True)
+    store = Gated()
+    for path in (tmp_path / "d").rglob("*"):
+        if path.is_file():
+            store.write(parse_key(path.relative_to(tmp_path / "d").as_posix()), path.read_bytes())
+    store.reads.clear()
+    with open_zmap(store) as dataset:
+        opened = dataset.to_xarray()
+        assert opened.x.values.tolist() == [1.5, 2.5, 3.5]
+        assert store.searches == 0
+        documents = {key for key in store.reads if "/" in key} - {"y/0", "x/0"}
+        assert documents == set()
+        assert store.reads["x/0"] == store.reads["y/0"] == 1
+        opened.close()
+
+
 def test_a_closed_dataset_is_opened_again_where_it_was(place: Path) -> None:
     opened = xr.open_dataset(place, engine="nczfs")
     opened.close()
@@ -315,9 +379,6 @@ def test_an_open_dataset_becomes_one_of_xarray(place: Path) -> None:
 
 
 def test_a_dataset_without_a_url_cannot_be_pickled() -> None:
-    from nczfs.library.opening import open_zmap
-    from nczfs.zmap.memory import MemoryZMap
-
     dataset = open_zmap(MemoryZMap(), "w")
     dataset.create_variable("v", (2,), "f4", [1, 2])
     shown = dataset.to_xarray(cache=False)
