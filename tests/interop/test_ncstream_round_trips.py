@@ -11,7 +11,8 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from tests.support.reference import load, zarr_cases
+from tests.support.cdl import header_lines, numbers
+from tests.support.reference import load, reference_root, zarr_cases
 
 
 def run(*words: str | Path) -> int:
@@ -72,3 +73,36 @@ def comparable(values: Any) -> Any:
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
         array = array.astype("f4")
     return array.astype(array.dtype.newbyteorder("=")).tobytes()
+
+
+OF_NETCDF_C = (
+    ("nczarr_test/ref_oldformat.zip", "nczarr_test/ref_oldformat.cdl", ("lat", "pos")),
+    ("nczarr_test/ref_oldkeys.file.zip", "nczarr_test/ref_oldkeys.cdl", ("v",)),
+    (
+        "old-releases/v4.9.2-ref_oldformat.zip",
+        "old-releases/v4.9.2-ref_oldformat.cdl",
+        ("lat",),
+    ),
+)
+
+
+@pytest.mark.parametrize(("dataset", "dump", "names"), OF_NETCDF_C)
+def test_a_dataset_of_netcdf_c_comes_back_as_its_dump(
+    dataset: str,
+    dump: str,
+    names: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = reference_root()
+    assert root is not None
+    expected = (root / "netcdf-c" / dump).read_text()
+    stem = expected.split()[1]
+    assert run("export", root / "netcdf-c" / dataset, tmp_path / "a.ncs") == 0
+    assert run("import", tmp_path / "a.ncs", tmp_path / "b") == 0
+    capsys.readouterr()
+    assert run("dump", tmp_path / "b", "-n", stem) == 0
+    found = capsys.readouterr().out
+    assert header_lines(found) == header_lines(expected)
+    for name in names:
+        assert numbers(found, name) == numbers(expected, name)
