@@ -433,7 +433,7 @@ class Dataset(Hierarchy):
             source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
         )
         rounding = rounding_of(variable)
-        chunks = prepared(self, variable, chunks, engine.options)
+        chunks = prepared(self, variable, chunks, engine.options, engine.arrays)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
 
     def apart(self) -> Dataset:

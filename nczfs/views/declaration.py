@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from nczfs.formats.attributes import is_hidden, typed, untyped
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.jsontext import Unfinished, parse, plain
 from nczfs.formats.names import parent_of
+from nczfs.formats.zarr3.keyencodings import CHUNK_KEYS
 from nczfs.messages import shown
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
@@ -30,7 +31,7 @@ DECLARED = frozenset(
 SHOWN = frozenset(
     {
         *("name", "path", "format", "chunk_count", "object_count", "decoded_bytes", "problems"),
-        *("primary", "dependents"),
+        *("primary", "dependents", CHUNK_KEYS),
     }
 )
 """Further members of a variable's info.json, which are accepted."""
@@ -69,11 +70,13 @@ class WantedVariable:
     Attributes
     ----------
     format : of the dataset from which the document was made; None: it does not say.
+    dependents : the names of the arrays that the variable declares, if the document lists them.
     """
 
     declaration: VariableDeclaration
     dimensions: tuple[WantedDimension, ...]
     format: str | None = None
+    dependents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def wanted_node(name: str, data: bytes) -> WantedNode:
 def _of_format(wanted: WantedNode, name: str) -> WantedNode:
     if isinstance(wanted, WantedGroup):
         return WantedGroup(wanted.dimensions, wanted.attributes, name)
-    return WantedVariable(wanted.declaration, wanted.dimensions, name)
+    return replace(wanted, format=name)
 
 
 def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
@@ -155,7 +158,9 @@ def _variable(name: str, document: dict[str, Json]) -> WantedVariable:
     path = document.get("path")
     group = parent_of(path.strip("/")) if isinstance(path, str) else None
     dimensions = _dimensions(document.get("dimensions"), shape, group)
-    return WantedVariable(declaration, tuple(dimensions))
+    listed_dependents = _list(document.get("dependents", []), "dependents")
+    dependents = tuple(each for each in listed_dependents if isinstance(each, str))
+    return WantedVariable(declaration, tuple(dimensions), dependents=dependents)
 
 
 def _group(document: dict[str, Json]) -> WantedGroup:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from nczfs.formats.zarr3.keyencodings import CHUNK_KEYS, keys_json
 from nczfs.model.dtypes import EmptyArray, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import (
     ArrayDescription,
@@ -61,6 +62,7 @@ def _relations(variable: Variable) -> dict[str, Json]:
     found: dict[str, Json] = {}
     if variable.primary is not None:
         found["primary"] = f"/{variable.primary}"
+        found[CHUNK_KEYS] = keys_json(variable.array.chunk_keys)
     if variable.dependents:
         found["dependents"] = [each.name for each in variable.dependents]
     return found

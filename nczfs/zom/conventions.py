@@ -100,5 +100,6 @@ def read_convention(value: object, name: str) -> Convention:
     def rule_of(other: Convention) -> Rule:
         return lambda node: validate(node, other)
 
-    rules = tuple(rule_of(convention_named(str(each))) for each in others)
+    names = dict.fromkeys(map(str, others))
+    rules = tuple(rule_of(convention_named(each)) for each in names)
     return Convention(name, read_pattern(members), rules)

@@ -14,7 +14,7 @@ named, and need not be there. In ``shape`` and ``dimension_names``, null stands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -57,6 +57,14 @@ class ValueRule:
     values: tuple[Json, ...] | None = None
     items: ValueRule | None = None
     required: bool = True
+    _known: frozenset[Hashable] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", frozenset(map(_key, self.values or ())))
+
+    def permits(self, value: Json) -> bool:
+        """Return whether a value is one of those that are permitted."""
+        return self.values is None or _key(value) in self._known
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +184,7 @@ def _members_faults(
 def _value_faults(value: Json, rule: ValueRule, pointer: str) -> Iterator[Fault]:
     if rule.types and not any(_TYPES[name](value) for name in rule.types):
         yield Fault(pointer, f"{shown(value)} is not of the type {' or '.join(rule.types)}")
-    elif rule.values is not None and not any(_same(value, each) for each in rule.values):
+    elif rule.values is not None and not rule.permits(value):
         yield Fault(pointer, f"{shown(value)} is not {_choice(rule.values)}")
     if rule.items is not None and isinstance(value, list):
         for place, item in enumerate(value):
@@ -192,16 +200,29 @@ def _list_faults(
         yield Fault(pointer, f"{shown(list(found))} has not {len(wanted)} dimensions")
         return
     for place, (each, value) in enumerate(zip(wanted, found, strict=True)):
-        if each is not None and not _same(each, value):
+        if each is not None and _key(each) != _key(value):
             yield Fault(f"{pointer}/{place}", f"{shown(value)} is not {shown(each)}")
 
 
-def _same(a: Json, b: Json) -> bool:
-    return isinstance(a, bool) is isinstance(b, bool) and a == b
+def _key(value: Json) -> Hashable:
+    """Return what is equal for equal values: 1 is 1.0, and true is not 1.
+
+    Looked up, because a list and the values that its items may have can both be very long.
+    """
+    match value:
+        case list():
+            return list, tuple(map(_key, value))
+        case dict():
+            return dict, frozenset((name, _key(each)) for name, each in value.items())
+        case _:
+            return isinstance(value, bool), value
 
 
 def _choice(values: tuple[Json, ...]) -> str:
-    return shown(values[0]) if len(values) == 1 else f"one of {shown(list(values))}"
+    return shown(values[0]) if len(values) == 1 else f"one of {shown(list(values[:_NAMED_MAX]))}"
+
+
+_NAMED_MAX = 100  # more than a message shows
 
 
 def _rule(value: Json, pointer: str) -> ValueRule:
@@ -225,7 +246,7 @@ def _rule(value: Json, pointer: str) -> ValueRule:
     if members:
         place = below(pointer, next(iter(members)))
         raise wrong(place, "is no keyword of a rule; there are type, const, enum, items, required")
-    return ValueRule(tuple(str(name) for name in listed), values, items, required)
+    return ValueRule(tuple(dict.fromkeys(map(str, listed))), values, items, required)
 
 
 def _flag(members: dict[str, Json], pointer: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
@@ -107,6 +107,17 @@ class ArrayChunks:
         chunks = copy(self)
         chunks._writer, chunks._why = None, why
         return chunks
+
+    def are_read_by(self, others: Callable[[], Iterable[StoredArray]]) -> None:
+        """Let other arrays, which have the same objects, read anew what is stored of this one."""
+        cache = self._cache
+
+        def forget() -> None:
+            for each in others():
+                cache.discard(each)
+                each.note_changed()
+
+        self.stored.on_stored = forget
 
     def writer(self) -> ChunkStore:
         """Return where the chunks are stored. Raises NotWritable: they cannot be written."""

@@ -47,6 +47,7 @@ class StoredArray:
         None: there is none.
     appended_from : the same, or where such records are being put now.
     is_new : whether it was made here, so that the store has no chunk that was not stored here.
+    on_stored : called after something was stored that other arrays may have in memory, too.
     is_waiting : returns whether the right to store is being acquired: nothing is sent at once.
     weight : of the heaviest chunk that was loaded, in bytes of memory.
     has_lost : whether something that was written to it went into the spool for good, because
@@ -65,6 +66,7 @@ class StoredArray:
         "is_new",
         "is_waiting",
         "name",
+        "on_stored",
         "place",
         "remark",
         "revision",
@@ -84,6 +86,7 @@ class StoredArray:
         self.has_lost = False
         self.is_new = False
         self.is_waiting: Callable[[], bool] = lambda: False
+        self.on_stored: Callable[[], None] = lambda: None
         self.held_from: int | None = None
         self.appended_from: int | None = None
         self.changed_at = 0.0
@@ -188,6 +191,12 @@ class StoredArrays:
         """Return the arrays at or below a prefix of a store."""
         with self._lock:
             return [found for found in self._known.values() if found.is_within(zmap, prefix)]
+
+    def beside(self, array: StoredArray) -> list[StoredArray]:
+        """Return the other arrays that have their chunks at the place of one."""
+        prefix = array.place.prefix
+        found = self.within(array._zmap, prefix)
+        return [each for each in found if each is not array and each.place.prefix == prefix]
 
 
 def chunk_layout(array: ArrayDescription) -> Hashable:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import AttributeChange
 from nczfs.errors import BadValue, NameTaken, NoSuchNode, NotWritable
+from nczfs.formats.names import below
 from nczfs.formats.overlay import Overlay
 from nczfs.formats.zarr3.dependents import redeclared
 from nczfs.model.hierarchy import Attribute, Json, Variable
@@ -55,28 +56,16 @@ def declare(
     NotWritable : the array cannot declare any. BadValue : the declaration cannot be read, or its
         chunks would be in the way of others; nothing was changed. MetadataError, StoreError.
     """
-    primary = _primary(dataset, path)
-    if any(each.name == name for each in primary.dependents):
-        raise NameTaken(f"/{path}: declares an array {name!r} already")
-    goal = f"{path}/{name}".lstrip("/")
-    if dataset.load(goal) is not None:
-        raise NameTaken(f"/{goal}: exists already")
-    change = Redeclare(name=name, partial=partial)
-    changed = _rehearsed(dataset, primary, change)
-    new = next((each for each in changed.dependents if each.name == name), None)
-    if new is None:
-        known = set(primary.problems)
-        why = next((each for each in changed.problems if each not in known), "it cannot be read")
-        raise BadValue(why)
-    ours = {each.path for each in family(new)}
-    arrays = list(family(changed))
-    if not shares_keys:
-        _check(ours, collisions(arrays), "has chunks of the same keys")
-    _check(ours, path_conflicts(arrays), "has chunks that no directory can hold beside its own")
+    change = _checked(dataset, path, name, partial, shares_keys=shares_keys)
     _store(dataset, path, change)
-    found = dataset.node(goal)
+    found = dataset.node(below(path, name))
     assert isinstance(found, Variable)
     return found
+
+
+def check(dataset: Dataset, path: str, name: str, partial: Json) -> None:
+    """Raise where `declare` would, as far as that can be told without storing anything."""
+    _checked(dataset, path, name, partial, shares_keys=False)
 
 
 def withdraw(dataset: Dataset, path: str, name: str) -> int:
@@ -90,7 +79,7 @@ def withdraw(dataset: Dataset, path: str, name: str) -> int:
     ------
     NoSuchNode : there is no such declaration. NotWritable, MetadataError, StoreError.
     """
-    primary = _primary(dataset, path)
+    primary = declaring_array(dataset, path)
     known = next((each for each in primary.dependents if each.name == name), None)
     changed = _rehearsed(dataset, primary, Redeclare(name=name, partial=None))
     if known is None and changed == primary:
@@ -112,7 +101,32 @@ def withdraw(dataset: Dataset, path: str, name: str) -> int:
     return len(keys)
 
 
-def _primary(dataset: Dataset, path: str) -> Variable:
+def _checked(
+    dataset: Dataset, path: str, name: str, partial: Json, *, shares_keys: bool
+) -> Redeclare:
+    primary = declaring_array(dataset, path)
+    if any(each.name == name for each in primary.dependents):
+        raise NameTaken(f"/{path}: declares an array {name!r} already")
+    goal = below(path, name)
+    if dataset.load(goal) is not None:
+        raise NameTaken(f"/{goal}: exists already")
+    change = Redeclare(name=name, partial=partial)
+    changed = _rehearsed(dataset, primary, change)
+    new = next((each for each in changed.dependents if each.name == name), None)
+    if new is None:
+        known = set(primary.problems)
+        why = next((each for each in changed.problems if each not in known), "it cannot be read")
+        raise BadValue(why)
+    ours = {each.path for each in family(new)}
+    arrays = list(family(changed))
+    if not shares_keys:
+        _check(ours, collisions(arrays), "has chunks of the same keys")
+    _check(ours, path_conflicts(arrays), "has chunks that no directory can hold beside its own")
+    return change
+
+
+def declaring_array(dataset: Dataset, path: str) -> Variable:
+    """Return the array at a path, on which others may depend. Raises NoSuchNode, NotWritable."""
     node = dataset.node(path)
     if not isinstance(node, Variable):
         raise NoSuchNode(f"/{path}: is a group; only arrays declare others")

@@ -412,6 +412,10 @@ class Editor:
                 removal.remove(self._dataset, path)
             return is_hollow
 
+    def hollow_below(self, path: str) -> list[str] | None:
+        """Return the groups below a group; see `removal.hollow_below`."""
+        return removal.hollow_below(self._dataset, path)
+
     def sync(self, *asked: str) -> None:
         """Store everything, and raise errors that concern some nodes; see `Dataset.store`.
 

@@ -33,7 +33,7 @@ from nczfs.engine.structure.ownership import (
 from nczfs.engine.structure.stepwise import place_aside
 from nczfs.errors import NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats.base import ConsolidatedForm
-from nczfs.formats.names import parent_of
+from nczfs.formats.names import below, parent_of
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -162,6 +162,19 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
     at_root = FORMATS.at_root if not path else ()
     own = {join(dataset.root, key) for key in (*keys, *at_root)}
     return all(stat.key in own for stat in dataset.zmap.list(dataset.prefix(path)))
+
+
+def hollow_below(dataset: Dataset, path: str) -> list[str] | None:
+    """Return the groups below a group, lower ones first; None: one of them holds something."""
+    found: list[str] = []
+    for name in dataset.names(path):
+        member = below(path, name)
+        node = dataset.node(member)
+        within = hollow_below(dataset, member) if isinstance(node, GroupHeader) else None
+        if within is None or node.attributes or node.dimensions:
+            return None
+        found += [*within, member]
+    return found
 
 
 def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:

@@ -183,6 +183,7 @@ class Flusher:
             else:
                 loaded = LoadedChunk(stored, weight_of_values(stored), version)
                 self._cache.put((unit.array, index), loaded)
+        unit.array.on_stored()
         self._health.stored()
         done, left = self._dirty.settle(unit, values, version)
         for chunk in done:

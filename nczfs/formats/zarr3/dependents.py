@@ -9,7 +9,7 @@ key are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,11 +17,14 @@ from nczfs.errors import BadMetadata
 from nczfs.formats.dimensions import DIMENSION_NAMES
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.names import is_name
+from nczfs.formats.zarr3.attributes import attribute_members
+from nczfs.formats.zarr3.keyencodings import CHUNK_KEYS
 from nczfs.formats.zarr3.names import ZARR_JSON, name_fault
 from nczfs.formats.zarr3.nodes import ATTRIBUTES
+from nczfs.formats.zarr3.write import array_members
 from nczfs.messages import shown
 from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import ArrayDescription, Attribute, Json
+from nczfs.model.hierarchy import ArrayDescription, Attribute, Json, Variable
 
 DECLARATION = "dependent-arrays"
 SPELLINGS = (DECLARATION, "dependent_arrays")
@@ -138,6 +141,46 @@ def redeclared(
     if not declared:
         return others
     return (*others, Attribute(DECLARATION, NcType.JSON, declared))
+
+
+def partial_document(
+    variable: Variable, primary: Variable, given: Collection[str]
+) -> dict[str, Json]:
+    """Return what an array has to declare to be another one.
+
+    Parameters
+    ----------
+    variable : as it is to be, with the attributes it is to have.
+    given : the members of its document in which it may differ.
+
+    Raises
+    ------
+    Unsupported : Zarr v3 cannot hold it.
+    """
+    where = f"/{variable.path}"
+    own = array_members(variable.array, variable.dimensions, where)
+    own.setdefault(DIMENSION_NAMES, [None] * len(variable.dimensions))
+    known = array_members(primary.array, primary.dimensions, where)
+    known.setdefault(DIMENSION_NAMES, [None] * len(primary.dimensions))
+    attributes = attribute_members(variable)
+    if strict(attributes) != strict(inherited_attributes(attribute_members(primary))):
+        own[ATTRIBUTES] = attributes
+    return {
+        name: value
+        for name, value in own.items()
+        if name in given and (name not in known or strict(value) != strict(known[name]))
+    }
+
+
+def is_described_by(variable: Variable, described: Variable) -> bool:
+    """Return whether a description is that of an array, but for its chunk keys."""
+
+    def document(each: Variable) -> str:
+        members = array_members(each.array, each.dimensions, f"/{each.path}")
+        del members[CHUNK_KEYS]
+        return strict({**members, ATTRIBUTES: attribute_members(each)})
+
+    return document(described) == document(variable)
 
 
 def fault_of_name(name: str) -> str | None:

@@ -11,6 +11,9 @@ from nczfs.formats.zarr3.names import ZARR_JSON
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ChunkKeys, Json
 
+CHUNK_KEYS = "chunk_key_encoding"
+"""The member."""
+
 _BASES = ("base_encoding", "base-encoding")  # the texts of the proposals differ
 _AFFIXES = ("prefix", "suffix")
 _LEVELS_MAX = 16
@@ -34,9 +37,9 @@ def read_keys(value: Json, where: str) -> ChunkKeys:
     Zarr v3.1 core specification, "Chunk key encoding", and the proposed encodings ``prefix`` and
     ``suffix`` (zarr-extensions, pull requests 47 and 28).
     """
-    keys = _keys(value, f"{where}: chunk_key_encoding", 0)
+    keys = _keys(value, f"{where}: {CHUNK_KEYS}", 0)
     if keys.before or keys.after:
-        _check_affixes(keys, f"{where}: chunk_key_encoding")
+        _check_affixes(keys, f"{where}: {CHUNK_KEYS}")
     return keys
 
 

@@ -33,6 +33,11 @@ class Choice:
     words: frozenset[str] | None = None
 
     @property
+    def has_all(self) -> bool:
+        """Whether everything is shown."""
+        return self.words is None
+
+    @property
     def is_for_copies(self) -> bool:
         """Whether programs that copy directories find each value once, and can write it."""
         return self.words is not None and COPY in self.words

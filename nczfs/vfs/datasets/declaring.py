@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
@@ -135,8 +135,12 @@ class OpenDeclaration(OpenFile):
             with self._refused():
                 wanted = wanted_node(self._name, data)
                 making = self._making(wanted)
+                came = self._node.follow(self._members)
                 self._node.follow(lambda path: making.make(path, wanted))
             arrivals = self._context.arrivals
+            if arrivals is not None and isinstance(wanted, WantedVariable):
+                for name in came:
+                    arrivals.hidden.put(self._node.prefix, name)
             if arrivals is not None:
                 arrivals.settle_format(self._dataset.root)
             if isinstance(wanted, WantedVariable):
@@ -163,7 +167,13 @@ class OpenDeclaration(OpenFile):
         if is_open and wanted.format not in (None, dataset.format.name):
             with suppress(UsageError):  # this version does not write that format
                 changed = new_format(wanted.format, dataset.format_options)
-        return Making(self._editing.editor(dataset), changed)
+        editor = self._editing.editor(dataset)
+        return Making(editor, changed, takes_copies=arrivals is not None)
+
+    def _members(self, path: str) -> Sequence[str]:
+        """Return the members of a group, which give way to dependent arrays of their names."""
+        is_group = isinstance(self._dataset.node(path), GroupHeader)
+        return self._dataset.names(path) if is_group else ()
 
     def _held(self) -> dict[str, HeldFile]:
         arrivals = self._context.arrivals

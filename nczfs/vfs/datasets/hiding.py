@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
 from nczfs.zmap.keys import Prefix, is_within, join, moved
@@ -98,6 +99,11 @@ class Hidden:
         put = self._put.get(prefix)
         return name in self._names.get(prefix, ()) or (put is not None and name not in put)
 
+    def left(self, prefix: Prefix, names: Iterable[str]) -> list[str]:
+        """Return those of some files and directories of a node that are not hidden."""
+        hidden, put = self._names.get(prefix, ()), self._put.get(prefix)
+        return [name for name in names if name not in hidden and (put is None or name in put)]
+
     def chunks(self, prefix: Prefix) -> NumberRuns:
         """Return the hidden chunks of an array."""
         known = self._chunks.get(prefix)
@@ -110,6 +116,11 @@ class Hidden:
         """Show a directory although no key lies below it any more."""
         with self._lock:
             self._emptied.add(prefix)
+
+    @property
+    def keeps_any(self) -> bool:
+        """Whether any directory is shown without keys."""
+        return bool(self._emptied)
 
     def is_kept(self, prefix: Prefix) -> bool:
         """Return whether a directory is shown even without keys."""

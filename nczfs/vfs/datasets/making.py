@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nczfs.engine.structure.editor import Editor
@@ -10,6 +11,7 @@ from nczfs.formats.base import MetadataFormat
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.names import below, parent_of
 from nczfs.formats.naming import checked_name
+from nczfs.formats.zarr3.dependents import is_described_by
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 from nczfs.views.declaration import WantedDimension, WantedGroup, WantedNode, WantedVariable
@@ -24,11 +26,20 @@ class Making:
     Parameters
     ----------
     changed_format : the new format of the dataset, set before anything is made; None: unchanged.
+    takes_copies : whether empty groups that have the names of a variable's dependent arrays give
+        way to it: programs that copy directories may make them first.
     """
 
-    def __init__(self, editor: Editor, changed_format: MetadataFormat | None = None) -> None:
+    def __init__(
+        self,
+        editor: Editor,
+        changed_format: MetadataFormat | None = None,
+        *,
+        takes_copies: bool = False,
+    ) -> None:
         self._editor = editor
         self._changed_format = changed_format
+        self._takes_copies = takes_copies
 
     def check(self, path: str, wanted: WantedNode) -> Variable | None:
         """Raise where `make` would, without making anything. Returns a variable to be made."""
@@ -36,11 +47,14 @@ class Making:
             self._check_group(path, wanted)
             return None
         known = self._editor.node(path)
+        if isinstance(known, Variable) and known.is_dependent:
+            self._check_declared(known, wanted)
+            return None
         described = self._described(path, wanted)
         if isinstance(known, Variable):
             if not _is_like(known, described):
                 raise NotWritable(f"/{path}: is another variable already; make one beside it")
-        else:
+        elif self._places(path, wanted) is None:
             self._editor.check_empty(path)
         return described
 
@@ -51,6 +65,9 @@ class Making:
         """
         self.check(path, wanted)  # checked before a dimension is made for it
         editor = self._editor
+        known = editor.node(path)
+        if isinstance(known, Variable) and known.is_dependent:
+            return
         if self._changed_format is not None:
             editor.change_format(self._changed_format)
             self._changed_format = None
@@ -65,14 +82,35 @@ class Making:
             if isinstance(editor.node(path), Variable):
                 editor.take_attributes(path, wanted.declaration.attributes)
             else:
+                for place in self._places(path, wanted) or ():
+                    editor.remove_hollow(place)
                 editor.turn_into_variable(path, replace(wanted.declaration, dimensions=names))
         above = {_declaring(parent_of(path), dimension) for dimension in wanted.dimensions}
         editor.sync(path, parent_of(path), *above)
+
+    def _places(self, path: str, wanted: WantedVariable) -> Sequence[str] | None:
+        """Return empty groups that programs made to copy dependent arrays into, lower ones first.
+
+        None: something else is there, which stays.
+        """
+        found = self._editor.hollow_below(path) if self._takes_copies and path else None
+        names = {each[len(path) + 1 :].partition("/")[0] for each in found or ()}
+        return found if names <= set(wanted.dependents) else None
 
     def _described(self, path: str, wanted: WantedVariable) -> Variable:
         group = parent_of(path)
         dimensions = [self._known(group, dimension) for dimension in wanted.dimensions]
         return self._editor.described(path, wanted.declaration, dimensions, self._changed_format)
+
+    def _check_declared(self, known: Variable, wanted: WantedVariable) -> None:
+        """Raise NotWritable unless a document describes an array that is declared already."""
+        dimensions = dimensions_of(wanted, known.group)
+        described = self._editor.described(known.path, wanted.declaration, dimensions)
+        if not is_described_by(known, described):
+            raise NotWritable(
+                f"/{known.path}: /{known.primary} declares it otherwise; `nczfs dependents`, or "
+                "its `dependent-arrays` attribute, changes that"
+            )
 
     def _check_group(self, path: str, wanted: WantedGroup) -> None:
         if not isinstance(self._editor.node(path), GroupHeader):
@@ -130,6 +168,16 @@ class Making:
             return self._editor.dimension(group, name)
         except NoSuchNode:
             return None
+
+
+def dimensions_of(wanted: WantedVariable, group: str) -> list[Dimension]:
+    """Return the dimensions of a dependent array, which a group need not declare."""
+    return [
+        anonymous(each.size)
+        if each.name is None
+        else Dimension(each.name, each.size, each.unlimited, group)
+        for each in wanted.dimensions
+    ]
 
 
 def _fits(known: Dimension, wanted: WantedDimension) -> bool:

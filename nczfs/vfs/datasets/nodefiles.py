@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 
+from nczfs.engine.arrays.dependents import overlap_of
 from nczfs.library.resolved import At, Broken
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.vfs.datasets.attributes import AttributesDirectory
+from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.hierarchyfile import HierarchyFile
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
+from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
 from nczfs.views.base import View
-from nczfs.views.catalog import INFO, ZOM
+from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW, ZOM
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
+from nczfs.zmap.keys import Prefix
 from nczfs.zmap.url import ARCHIVE_SUFFIXES
 
 
@@ -63,6 +67,32 @@ def node_files(
         # Last: a program that copies files one by one has been refused others before.
         files[ZOM] = lambda: HierarchyFile(context, at, opened)
     return files
+
+
+def shown_files(
+    tree: DatasetsTree, resolved: Broken | At, prefix: Prefix, name: str
+) -> Mapping[str, Callable[[], TreeNode]]:
+    """Return a maker for each file of a node that a mount shows, and that was not removed."""
+    files = node_files(tree.context, resolved, name)
+    if isinstance(resolved, At) and not tree.choice.has_all:
+        files = {each: files[each] for each in files if _is_chosen(tree.choice, resolved, each)}
+    if tree.removing is None:
+        return files
+    return {each: files[each] for each in tree.removing.hidden.left(prefix, files)}
+
+
+def _is_chosen(choice: Choice, at: At, name: str) -> bool:
+    """Return whether a mount shows a file of a node.
+
+    Copies need neither the attributes of a dependent array, which its primary declares, nor values
+    that lie in the chunks of another array.
+    """
+    node = at.loaded.node
+    if choice.has(name) or not (isinstance(node, Variable) and node.is_dependent):
+        return choice.shows(node, name)
+    if name in (RAW, LINES):
+        return choice.shows(node, name) and overlap_of(at.dataset.node, node) is None
+    return choice.shows(node, name) and name != ATTRIBUTES
 
 
 def shown_dependents(node: GroupHeader | Variable, stem: str) -> Mapping[str, str]:

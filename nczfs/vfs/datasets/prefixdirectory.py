@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
@@ -25,13 +26,15 @@ from nczfs.errors import (
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import AttributeChanges
+from nczfs.vfs.datasets.arraydirectories import ArrayDirectories
 from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.incoming import COPYING, Incoming, is_part_of_a_copy
 from nczfs.vfs.datasets.leaves import ChunksDirectory
-from nczfs.vfs.datasets.nodefiles import node_files, shown_dependents, stem
+from nczfs.vfs.datasets.nodefiles import shown_files, stem
 from nczfs.vfs.datasets.removing import Removing
 from nczfs.vfs.datasets.tree import DatasetsTree
+from nczfs.vfs.datasets.undeclared import WaitingDirectory
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile, TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
@@ -103,10 +106,10 @@ class PrefixDirectory(Directory):
         if isinstance(resolved, Broken):
             raise NoSuchPath(f"{name}: no such file")
         if resolved.is_variable:
-            dependent = self._dependents(resolved).get(name)
-            if dependent is None:
+            array = self._arrays(resolved).found().get(name)
+            if array is None:
                 raise NoSuchPath(f"{name}: no such file")
-            return self._member(resolved, dependent)
+            return array
         reserved = self._reserved()
         if name in reserved:
             raise NoSuchPath(f"{name}: no such file")
@@ -125,8 +128,7 @@ class PrefixDirectory(Directory):
         if isinstance(resolved, Broken):
             return
         if isinstance(resolved, At) and resolved.is_variable:
-            dependents = self._dependents(resolved)
-            yield from ((shown, self._member(resolved, n)) for shown, n in dependents.items())
+            yield from self._arrays(resolved).found().items()
             return
         members = dict(self._members(resolved))
         reserved = self._reserved() if isinstance(resolved, At) else frozenset()
@@ -146,7 +148,9 @@ class PrefixDirectory(Directory):
             raise self.refusal(name)
         if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
             return AttributesDirectory(self._tree.context, resolved)
-        if isinstance(resolved, At) and (resolved.is_variable or name in self._reserved()):
+        if isinstance(resolved, At) and resolved.is_variable:
+            return self._arrays(resolved).make(name)
+        if isinstance(resolved, At) and name in self._reserved():
             raise self.refusal(name)
         if not is_file_name(name):
             raise BadArgument(f"{name}: cannot be the name of a group")
@@ -247,6 +251,9 @@ class PrefixDirectory(Directory):
         if not isinstance(node, Directory):
             raise NotADirectory(f"{name}: is a file")
         if isinstance(node, PrefixDirectory) and node.remove_hollow():
+            return
+        if isinstance(node, WaitingDirectory):
+            node.drop()
             return
         if isinstance(node, PrefixDirectory) and self._removable and node.has_members():
             raise DirectoryNotEmpty(f"{name}: holds groups or variables")
@@ -368,13 +375,10 @@ class PrefixDirectory(Directory):
         base = name.rstrip("~")
         return base if base in self._reserved() else name
 
-    def _dependents(self, resolved: At) -> Mapping[str, str]:
-        """Return the names of the arrays that a variable declares, by the names that are shown."""
-        removing, prefix = self._tree.removing, self._prefix
-        shown = shown_dependents(resolved.loaded.node, stem(self._name))
-        if removing is None:
-            return shown
-        return {n: each for n, each in shown.items() if not removing.hidden.is_hidden(prefix, n)}
+    def _arrays(self, at: At) -> ArrayDirectories:
+        """Return the directories of the arrays that a variable declares."""
+        member = partial(self._member, at)
+        return ArrayDirectories(self._tree, self._editing, at, stem(self._name), member)
 
     def _has(self, name: str) -> bool:
         try:
@@ -480,13 +484,7 @@ class PrefixDirectory(Directory):
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], TreeNode]]:
         """Return the virtual files that this mount shows and that were not removed."""
-        choice, removing = self._tree.choice, self._tree.removing
-        return {
-            name: make
-            for name, make in node_files(self._tree.context, resolved, self._name).items()
-            if (isinstance(resolved, Broken) or choice.shows(resolved.loaded.node, name))
-            and not (removing is not None and removing.hidden.is_hidden(self._prefix, name))
-        }
+        return shown_files(self._tree, resolved, self._prefix, self._name)
 
 
 class MemberDirectory(PrefixDirectory):

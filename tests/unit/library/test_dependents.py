@@ -113,6 +113,26 @@ def test_values_are_only_written_when_that_was_asked_for(
     assert not list(place.rglob("t/*/zarr.json"))
 
 
+def test_a_twin_shows_what_is_stored_through_its_primary(
+    place: Path, swift: S3Server, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS D22. A bucket is not asked again for what was read a moment ago."""
+    expected_warnings.add("may no longer match")
+    with nczfs.open(in_bucket(swift, place), "r+") as root:
+        before = at(root, "t/twin")[0, 0]
+        at(root, "t")[0, 0] = before + 1
+        root.sync()
+        assert at(root, "t/twin")[0, 0] == before + 1
+
+
+def in_bucket(server: S3Server, place: Path) -> str:
+    """The URL of a copy of a dataset."""
+    bucket = server.new_bucket()
+    with closing(server.client()) as client:
+        upload(client, bucket, "d", place)
+    return server.url(bucket, "d")
+
+
 def test_a_dependent_array_is_neither_removed_nor_renamed_alone(place: Path) -> None:
     with nczfs.open(str(place), "r+") as root:
         with pytest.raises(NotWritable, match="nczfs dependents"):
@@ -234,11 +254,7 @@ def test_conflicts_of_directories_are_told_in_stores_that_have_none(
         zip_up(place, place.with_suffix(".zip"))
         url = str(place.with_suffix(".zip"))
     else:
-        server: S3Server = request.getfixturevalue("swift")
-        bucket = server.new_bucket()
-        with closing(server.client()) as client:
-            upload(client, bucket, "d", place)
-        url = server.url(bucket, "d")
+        url = in_bucket(request.getfixturevalue("swift"), place)
     main(["verify", url])
     why = "no directory can hold its chunk c and those of /t below that"
     assert f"note /t/sum: {why}" in capsys.readouterr().out.splitlines()

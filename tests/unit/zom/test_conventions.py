@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nczfs.errors import BadMetadata, UsageError
+from nczfs.model.hierarchy import Json
 from nczfs.zom import (
     ArrayV2,
     Convention,
@@ -168,6 +169,45 @@ def test_cf_names_a_missing_version_and_a_dimension_that_comes_twice() -> None:
     tree = GroupV2({"t": array("x", "x")}, {"Conventions": "COARDS"})
     assert pointers(tree, "cf") == ["/attributes/Conventions", f"/members/t/attributes/{DIMS}"]
     assert pointers(GroupV2({}), "cf") == ["/attributes/Conventions"]
+
+
+def test_large_patterns_take_time_in_proportion() -> None:
+    """Each would take hours if the lists were looked through for each other."""
+    many = 100_000
+    numbers: list[Json] = list(range(many))
+    rule: Json = {"items": {"enum": list(range(many - 1)), "type": ["integer"] * many}}
+    pattern: Json = {"attributes": {"a": rule}, "conventions": ["xarray"] * many}
+    tree = GroupV2({f"x{i}": array("x", "x") for i in range(10)}, {"a": numbers})
+    found = list(validate(tree, read_convention(pattern, "p")))
+    assert [each.pointer for each in found] == [f"/attributes/a/{many - 1}"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pointer"),
+    [
+        ({"members": {"*": {"$ref": "#"}}}, "/members/*/$ref"),
+        ({"$ref": "#/members/x"}, "/$ref"),
+        ({"attributes": {"a": {"items": {"$ref": "#/attributes/a"}}}}, "/attributes/a/items/$ref"),
+        ({"attributes": {"a": {"pattern": "(a+)+$"}}}, "/attributes/a/pattern"),
+    ],
+)
+def test_a_pattern_has_neither_references_nor_regular_expressions(
+    pattern: Json, pointer: str
+) -> None:
+    """The first could be cycles, and the second take exponential time."""
+    with pytest.raises(BadMetadata) as caught:
+        read_convention(pattern, "p")
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    ("value", "permitted", "fits"),
+    [(1, 1.0, True), (True, 1, False), ([True], [1], False), ({"a": [1]}, {"a": [1.0]}, True)],
+)
+def test_values_are_compared_by_value_and_kind(value: Json, permitted: Json, fits: bool) -> None:
+    pattern: Json = {"attributes": {"a": {"const": permitted}}}
+    found = list(validate(GroupV2({}, {"a": value}), read_convention(pattern, "p")))
+    assert (not found) is fits
 
 
 def of_another_package(node: Node) -> Iterator[Fault]:

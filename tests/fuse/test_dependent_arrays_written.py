@@ -1,0 +1,120 @@
+"""Dependent arrays that programs copy and declare in real mounts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nczfs
+from tests.support.dependents import DOT, V2, VALUES, write_dependents_sample
+from tests.support.mounts import mounted
+
+NAME = "d.zarr"
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+
+
+def info(place: Path) -> Any:
+    return json.loads((place / "info.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The datasets of a mount for copies, and its store."""
+    store = tmp_path_factory.mktemp("store")
+    write_dependents_sample(store / NAME)
+    options = ("--views", "copy", "-o", "write_dependents,allow_delete")
+    refused = r"may no longer match|E(PERM|INVAL): .*|mkdir"
+    with mounted(store, *options, expect=refused) as mount:
+        yield mount / "datasets", store
+
+
+@pytest.mark.parametrize("program", [("cp", "-r"), ("rsync", "-r")])
+def test_a_copy_of_a_primary_takes_its_dependents_along(datasets: Any, program: Any) -> None:
+    """SEMANTICS D22."""
+    place, store = datasets
+    for source, goal in ((NAME, f"{program[0]}.zarr"), (f"{NAME}/t", f"{NAME}/{program[0]}")):
+        slash = "/" if program[0] == "rsync" else ""
+        copied = run(*program, f"{place / source}{slash}", place / goal)
+        assert (copied.returncode, copied.stderr) == (0, "")
+    # The values of a twin are those of its primary, and are not copied a second time.
+    assert set((place / NAME / "t/twin").iterdir()) == {place / NAME / "t/twin/info.json"}
+    for root, path in ((store / f"{program[0]}.zarr", "t"), (store / NAME, program[0])):
+        with nczfs.open(str(root)) as opened:
+            for name, values in VALUES.items():
+                found: Any = opened[f"{path}{name[1:]}"]
+                assert found[...].tobytes() == values.tobytes()
+            primary: Any = opened[path]
+            assert list(primary.dependents) == ["mask", "q", "twin"]
+
+
+def test_an_info_json_of_another_array_is_refused_in_a_copy(datasets: Any) -> None:
+    place, _ = datasets
+    mask = place / NAME / "t/mask"
+    document = info(mask)
+    (mask / "info.json").write_text(json.dumps(document))
+    document["attributes"]["flag_meanings"] = "other"
+    with pytest.raises(OSError, match="Errno 1"):
+        (mask / "info.json").write_text(json.dumps(document))
+
+
+def test_an_info_json_declares_an_array_in_a_directory_of_its_primary(tmp_path: Path) -> None:
+    """SEMANTICS D22."""
+    write_dependents_sample(tmp_path / NAME)
+    with mounted(tmp_path, "-o", "write_dependents", expect="E(PERM|INVAL): ") as mount:
+        t, alone = mount / "datasets" / NAME / "t", mount / "datasets" / NAME / "t.q"
+        script = 'mkdir n && cd n && cp "$1" info.json && ls && cat info.json > /dev/null'
+        wanted = tmp_path / "n.json"
+        wanted.write_text(json.dumps({"chunk_key_encoding": DOT, "fill_value": 7}))
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", wanted],
+            cwd=alone,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "values.raw" in done.stdout.split()
+        assert (alone / "n/values.raw").read_bytes() == b"\7\7"
+        (alone / "n/values.raw").write_bytes(b"\1\2")
+        assert info(alone)["dependents"] == ["n"]
+        (alone / "q").mkdir()
+        assert list((alone / "q").iterdir()) == []
+        shown = (t / "q/info.json").read_text()
+        (alone / "q/info.json").write_text(shown)
+        assert {**info(alone / "q"), "path": 0, "primary": 0} == {
+            **json.loads(shown),
+            "path": 0,
+            "primary": 0,
+        }
+        (alone / "b").mkdir()
+        (alone / "b/info.json").write_text(json.dumps({"dtype": "|b1", "chunk_key_encoding": V2}))
+        assert (info(alone / "b")["dtype"], info(alone / "b")["shape"]) == ("|b1", [2])
+        (alone / "r").mkdir()
+        for refused, why in (
+            ("{}", "chunks of the same keys"),
+            ('{"dtype": "<f8", "x": 1}', "'x' is not known"),
+            (json.dumps({"shape": [1, 1]}), "rank|dimensions"),
+        ):
+            with pytest.raises(OSError, match="Errno 22"):
+                (alone / "r/info.json").write_text(refused)
+            assert any("r/info.json" in each for each in info(alone)["problems"])
+            assert why
+        (alone / "r").rmdir()
+        assert set(info(alone)["dependents"]) == {"b", "n", "q"}
+        for refused in ("chunks", "n"):
+            with pytest.raises(OSError, match=r"Errno (1|17)\]"):
+                (alone / refused).mkdir()
+        with pytest.raises(PermissionError):
+            (t / "mask/more").mkdir()
+    assert (tmp_path / NAME / "t.q/c.0").read_bytes() == b"\1\2"
+    with nczfs.open(str(tmp_path / NAME)) as root:
+        found: Any = root["t.q"]
+        assert np.array_equal(found.dependents["n"][...], [1, 2])
