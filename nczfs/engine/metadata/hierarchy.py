@@ -88,11 +88,11 @@ class Hierarchy:
 
     def url(self, path: str) -> str:
         """Return the place of a node, for messages."""
-        return "/".join(part for part in (self._metadata.zmap.name, self.root, path) if part)
+        return "/".join(filter(None, (self._metadata.zmap.name, self.root, path)))
 
     def prefix(self, path: str) -> Prefix:
         """Return the prefix of a node's keys in the store."""
-        return parse_prefix("/".join(part for part in (self.root, path) if part))
+        return parse_prefix("/".join(filter(None, (self.root, path))))
 
     def load(self, path: str) -> LoadedNode | None:
         """Return the group or variable at a path with its pending changes; None if there is none.
@@ -378,9 +378,7 @@ class Hierarchy:
 
     def _load_stored(self, path: str) -> LoadedNode | None:
         known = self._nodes.get(path)
-        if known is not None and all(
-            self._metadata.is_fresh(key, version) for key, version in known.used.items()
-        ):
+        if known is not None and self._is_fresh(known):
             return known
         documents = self.documents()
         documents.fetch(self.format.keys(path))
@@ -398,6 +396,9 @@ class Hierarchy:
         loaded = LoadedNode(node, documents.used, documents.mtime_ns, weight_of_node(node))
         self._nodes.put(path, loaded, loaded.nbytes)
         return loaded
+
+    def _is_fresh(self, known: LoadedNode) -> bool:
+        return all(map(self._metadata.is_fresh, known.used, known.used.values()))
 
     def _lists_array(self, path: str) -> bool:
         above = self.load(parent_of(path))
