@@ -10,8 +10,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from zipfile_deflate64 import deflate64
-
 from nczfs.zmap.base import Buffer
 
 if sys.version_info >= (3, 14):
@@ -93,7 +91,9 @@ class DeflateStream:
 
 class _Deflate64:
     def __init__(self) -> None:
-        self._inflater = deflate64.Deflate64()
+        import inflate64  # few archives have it
+
+        self._inflater = inflate64.Inflater()
         self._waiting = b""
 
     @property
@@ -111,7 +111,7 @@ class _Deflate64:
         while used < len(view) and not self.eof and not 0 <= max_length <= size:
             feed = bytes(view[used : used + _DEFLATE64_FEED_BYTES])
             used += len(feed)
-            parts.append(self._inflater.decompress(feed))
+            parts.append(self._inflater.inflate(feed))
             size += len(parts[-1])
         self._waiting = bytes(view[used:])
         return b"".join(parts)
