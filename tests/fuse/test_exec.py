@@ -31,6 +31,7 @@ PATIENCE_S = 120.0
 @pytest.fixture(scope="module")
 def user() -> Iterator[OrdinaryUser]:
     with ordinary_user() as user:
+        user.environment["NCZFS_MOUNT_TIMEOUT"] = "600s"  # dozens at once on a busy machine
         user.make("at")
         yield user
 
