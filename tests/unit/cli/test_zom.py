@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ def zom(*words: str | Path) -> Any:
 
 def piped(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_a_reader_that_had_enough_is_no_error(tmp_path: Path) -> None:
+    """More than a pipe holds, and of which one line is read."""
+    tree = {"zarr_format": 2, "attributes": {f"a{n}": "b" * 9 for n in range(10_000)}}
+    document = tmp_path / "tree.json"
+    document.write_text(json.dumps({**tree, "members": {}}))
+    done = subprocess.run(
+        f"{sys.executable} -m nczfs.cli.main zom show {document} | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("{\n", "")
 
 
 def test_what_is_shown_makes_the_same_hierarchy_elsewhere(
