@@ -59,7 +59,7 @@ class Array:
         # So many chunks are read or written at a time. Each one on its way to the store holds its
         # encoded bytes as well.
         depth = options.fetch_threads if far else 2 * threads
-        self._reader = SelectionReader(chunks, depth=depth, threads=threads)
+        self._reader = SelectionReader(chunks, depth=depth, threads=threads, far=far)
         self._store_depth = options.store_threads if far else 2 * threads
         self._runs = runs.runs_of(self.description)
         # Elements of the array in any chunk; 0: some have fewer.
@@ -148,7 +148,7 @@ class Array:
             return
         for box in boxes_of_run(first, stop - first, self.description.shape):
             chunks = (part.chunk for part in self.description.grid.parts(box))
-            self._chunks.request_all(chunks, tally, fresh_since)
+            self._chunks.request_all(chunks, tally, fresh_since, near=not self.far)
 
     def peek_bytes(self, start: int, stop: int, fresh_since: float) -> list[memoryview] | None:
         """Return bytes [start, stop) of all elements in C order, as slices of chunks in memory.

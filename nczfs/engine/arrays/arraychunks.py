@@ -32,6 +32,7 @@ from nczfs.model.hierarchy import ArrayDescription
 log = logging.getLogger(__name__)
 
 _ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
+_SMALL_BYTES, _SMALL_MAX = 256 << 10, 64  # of chunks that a thread loads one after the other
 _LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
 
 Claimed: TypeAlias = "tuple[ChunkIndex, int]"
@@ -91,6 +92,13 @@ class ArrayChunks:
     def capacity(self) -> int:
         """The number of chunks that fit into the budget of the cache."""
         return self._cache.limit_bytes // (self._load_bytes + _LOAD_BYTES)
+
+    @property
+    def _small_count(self) -> int:
+        """How many chunks take no longer to load than a thread should be occupied."""
+        if self.description.dtype.vlen is not None:
+            return 1
+        return max(1, min(_SMALL_MAX, _SMALL_BYTES // max(1, self.description.chunk_bytes)))
 
     @property
     def _load_bytes(self) -> int:
@@ -213,10 +221,26 @@ class ArrayChunks:
         claimed = self._claim(index, fresh_since)
         return claimed is not None and self._fetch([claimed], tally)
 
-    def request_all(self, indexes: Iterable[ChunkIndex], tally: Tally, fresh_since: float) -> None:
-        """Request several chunks, those of one unit together; no more than fit into the budget."""
+    def request_all(
+        self,
+        indexes: Iterable[ChunkIndex],
+        tally: Tally,
+        fresh_since: float,
+        *,
+        near: bool = False,
+    ) -> None:
+        """Request several chunks, those of one unit together; no more than fit into the budget.
+
+        Parameters
+        ----------
+        near : the store answers so soon that a thread loads several small chunks.
+        """
         indexes = islice(indexes, max(1, self.capacity))
         if not self.source.is_grouped:
+            while near and (some := list(islice(indexes, self._small_count))):
+                claims = (self._claim(index, fresh_since) for index in some)
+                if wanted := [each for each in claims if each is not None]:
+                    self._fetch(wanted, tally)
             for index in indexes:
                 self.request(index, tally, fresh_since)
             return
@@ -351,6 +375,9 @@ class ArrayChunks:
             self.stored.check()
             if len(wanted) == 1:
                 halves: Sequence[Fetched] = [self.source.fetch(*wanted[0])]
+            elif not self.source.is_grouped:
+                self._load_ahead(claimed, wanted, tally)
+                return
             else:
                 halves = self.source.fetch_several(wanted)
         except NczfsError as error:
@@ -364,6 +391,16 @@ class ArrayChunks:
                 self.pools.decode.submit(self._settle, each, known, decode, tally)
             except RuntimeError as error:
                 self._fail([each], Unavailable(str(error)))
+
+    def _load_ahead(
+        self,
+        claimed: Sequence[Claimed],
+        wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]],
+        tally: Tally,
+    ) -> None:
+        """Load small chunks of several units one after the other; each has its own error."""
+        for each, (index, known) in zip(claimed, wanted, strict=True):
+            self._settle(each, known, partial(self.source.load, index, known), tally)
 
     def _settle(
         self, claimed: Claimed, known: LoadedChunk | None, decode: Fetched, tally: Tally

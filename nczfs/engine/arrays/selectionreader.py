@@ -17,6 +17,7 @@ from nczfs.model.grid import ChunkIndex
 TOUCHED_MAX = 1 << 16
 TOGETHER_BYTES = 1 << 20  # of chunks that one thread fetches at a time
 TOGETHER_MAX = 64
+TINY_BYTES = 16 << 10  # decoding a chunk of no more takes less time than handing it to a thread
 
 
 class SelectionReader:
@@ -26,9 +27,10 @@ class SelectionReader:
     ----------
     depth : how many chunks to have under way at a time.
     threads : the number of threads that decode.
+    far : whether the store takes a network round trip for each request.
     """
 
-    def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int) -> None:
+    def __init__(self, chunks: ArrayChunks, *, depth: int, threads: int, far: bool) -> None:
         self._chunks = chunks
         self._room = room = chunks.capacity // 4
         self._depth = min(depth, room)
@@ -38,6 +40,8 @@ class SelectionReader:
         self._touched: set[ChunkIndex] = set()
         nbytes = chunks.description.chunk_bytes
         self._small_count = max(1, min(TOGETHER_MAX, TOGETHER_BYTES // max(1, nbytes)))
+        is_tiny = not far and nbytes <= TINY_BYTES and chunks.description.dtype.vlen is None
+        self._requests = self._depth > 1 and not (is_tiny and not chunks.source.is_grouped)
 
     def in_order(
         self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
@@ -54,7 +58,7 @@ class SelectionReader:
             return
         pending: deque[ChunkSelection] = deque()
         for selected in chain(first, selections):
-            if self._depth > 1:
+            if self._requests:
                 self._chunks.request(selected.chunk, tally, fresh_since)
             pending.append(selected)
             if len(pending) > self._depth:

@@ -1,4 +1,4 @@
-"""Small chunks of a shard are fetched together from a near store, and large ones one by one."""
+"""Small chunks are loaded several at a time, where the store is near."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from nczfs.engine.arrays import selectionreader
+from nczfs.engine.arrays.arraychunks import ArrayChunks, Claimed
 from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.errors import CorruptChunk
-from nczfs.testing.datasets import put_json
+from nczfs.testing.datasets import put_array, put_json
 from nczfs.zmap.base import Blob, Version
 from nczfs.zmap.keys import Key, parse_key
 from tests.support.counted import CountedStore, opened, variable
@@ -101,3 +102,53 @@ def test_a_shard_that_is_replaced_meanwhile_is_read_anew() -> None:
     found = everything(store).reshape(2, -1)
     assert found[:, LENGTH:].tolist() == VALUES.reshape(2, -1)[:, LENGTH:].tolist()
     assert not found[:, :LENGTH].any()
+
+
+def in_objects() -> CountedStore:
+    """A near store with 16 chunks that are objects, of which number 3 is damaged, and 5 missing."""
+    store = CountedStore(near=True)
+    put_json(store, ".zgroup", {"zarr_format": 2})
+    put_array(store, "v", np.arange(64, dtype="<i4"), (4,))
+    store.write(parse_key("v/3"), b"abc")
+    store.delete(parse_key("v/5"))
+    return store
+
+
+def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task for each took ten times as long as loading a chunk that is missing."""
+    store = in_objects()
+    together: list[int] = []
+    real = ArrayChunks._fetch
+
+    def fetch(self: ArrayChunks, claimed: list[Claimed], tally: Tally) -> bool:
+        together.append(len(claimed))
+        return real(self, claimed, tally)
+
+    monkeypatch.setattr(ArrayChunks, "_fetch", fetch)
+    dataset = opened(store, Engine(EngineOptions()))
+    array = dataset.array(variable(dataset, "v"))
+    array.request_run(0, 64, Tally(), 0.0)
+    assert together == [16]
+    for chunk in range(16):
+        out = np.empty(4, "i4")
+        if chunk == 3:
+            with pytest.raises(CorruptChunk, match="v/3"):
+                array.read_run(4 * chunk, out, Tally())
+            continue
+        array.read_run(4 * chunk, out, Tally())
+        expected = [0] * 4 if chunk == 5 else [*range(4 * chunk, 4 * chunk + 4)]
+        assert out.tolist() == expected
+    assert store.reads["v/7"] == 1
+
+
+def test_tiny_chunks_of_a_near_store_are_loaded_by_the_reader_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ArrayChunks, "_fetch", None)  # which other threads would be asked by
+    store = in_objects()
+    dataset = opened(store, Engine(EngineOptions()))
+    out = np.empty(40, "i4")
+    dataset.array(variable(dataset, "v")).read_run(24, out, Tally())
+    assert out.tolist() == [*range(24, 64)]
