@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.containerfile import REPOSITORY, Image, build
+from tests.support.containerfile import REPOSITORY, Image, build, make_system
 
 pytestmark = [
     pytest.mark.long,
@@ -71,3 +71,16 @@ def test_removing_the_package_leaves_nothing_of_it(image: Image) -> None:
     image.run("sh", "-ec", "dpkg --verify nczfs; apt-get purge -q -y nczfs")
     find = "find / -xdev -path /proc -prune -o -path /root -prune -o -name '*nczfs*' -print"
     assert image.run("sh", "-ec", find) == ""
+
+
+def test_pip_takes_debians_pyfuse3_and_compiles_nothing(work: Path) -> None:
+    system = Image(work / "pip")
+    make_system("bookworm", system.root)
+    give(system, "nczfs", "pyproject.toml", "README.md", "LICENSE", "tests/tools", "docs/demo.md")
+    packages = "apt-get install -q -y --no-install-recommends python3-pyfuse3 python3-venv fuse3"
+    system.run("sh", "-ec", f"apt-get update -q; {packages}")
+    steps = "python3 -m venv --system-site-packages /opt/nczfs; /opt/nczfs/bin/pip install /srv"
+    system.run("sh", "-ec", f"! command -v gcc; {steps}; /opt/nczfs/bin/pip check")
+    version = "import pyfuse3; print(pyfuse3.__version__)"
+    assert system.run("/opt/nczfs/bin/python3", "-c", version) == "3.2.1\n"
+    system.run("/srv/tests/tools/demo-check", "/opt/nczfs/bin/nczfs")
