@@ -55,3 +55,11 @@ def cluster_of(arguments: argparse.Namespace) -> Iterator[Cluster | None]:
     with opening as cluster:
         cluster.wait_for_workers(tell, interrupts.check)
         yield cluster
+
+
+def check_no_cluster(arguments: argparse.Namespace, why: str) -> None:
+    """Raise UsageError if the options name a cluster, for work that cannot be done on one."""
+    if arguments.scheduler is not None or arguments.workers is not None:
+        from nczfs.errors import UsageError
+
+        raise UsageError(f"{why}: --scheduler and --workers do not apply")

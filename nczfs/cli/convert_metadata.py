@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
+from nczfs.cli.clusters import add_cluster_arguments, cluster_of
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sources import Settings
@@ -18,6 +19,8 @@ from nczfs.model.printing import printable
 from nczfs.zmap.url import parse_url
 
 if TYPE_CHECKING:
+    from nczfs.tools.cluster.dask import Cluster
+    from nczfs.tools.cluster.writing import WriteRun
     from nczfs.tools.verify.subject import Subject
 
 
@@ -37,6 +40,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="give arrays the attribute _FillValue, by which xarray knows missing values in v3",
     )
+    add_cluster_arguments(parser)
 
 
 def run(request: CommandLine) -> int:
@@ -47,7 +51,7 @@ def run(request: CommandLine) -> int:
 
     url = place(arguments.url, settings)
     where = printable(parse_url(url).text)
-    with _opened(url, settings) as subject:
+    with cluster_of(arguments) as cluster, _opened(url, settings) as subject:
         conversion = MetadataConversion(
             subject,
             lambda line: complain("nczfs", line),
@@ -70,13 +74,27 @@ def run(request: CommandLine) -> int:
             return 0
         subject.zmap.prepare_writing()
         if not conversion.is_done:
+            elsewhere = None if cluster is None else _run_on(cluster, subject, url, settings)
             with progress_bar(None, " documents") as progress:
-                count = conversion.run(progress)
+                count = conversion.run(progress, elsewhere)
             print(f"{where}: {_documents(count)} written")
         if arguments.remove_old:
             nodes = conversion.remove_old()
             print(f"{where}: the documents of Zarr v2 of {nodes} nodes removed")
     return 0
+
+
+def _run_on(cluster: Cluster, subject: Subject, url: str, settings: Settings) -> WriteRun:
+    from nczfs.tools.cluster.opening import OpenedBy
+    from nczfs.tools.cluster.writing import WriteRun
+
+    if subject.zmap.features.gathers_writes:
+        raise UsageError(
+            f"{printable(parse_url(url).text)}: an archive is written by one process alone, so not "
+            "on a cluster"
+        )
+    opened_by = OpenedBy(url, store_options(settings), engine_options(settings))
+    return WriteRun(cluster, opened_by, lambda line: complain("nczfs", line))
 
 
 @contextmanager

@@ -12,17 +12,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
+from nczfs.cli.clusters import add_cluster_arguments, check_no_cluster, cluster_of
 from nczfs.cli.command import Command, CommandLine, settings_for
 from nczfs.cli.netcdf_files import is_cdl, is_netcdf_file, source_of
 from nczfs.cli.parser import typed
 from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, shown
+from nczfs.cli.store import engine_options, shown, store_options
 from nczfs.cli.transfers import TRANSFER_SCOPES, memory_limit
 from nczfs.errors import UsageError
 from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
+    from nczfs.tools.cluster.opening import OpenedBy
     from nczfs.tools.diff.comparison import Uncomparable
     from nczfs.tools.diff.differences import Difference
     from nczfs.tools.diff.side import Side
@@ -59,6 +61,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "-q", "--quiet", action="store_true", help="print nothing; stop at the first difference"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_cluster_arguments(parser)
 
 
 def tolerance(text: str) -> float:
@@ -86,16 +89,31 @@ def run(request: CommandLine) -> int:
         arguments.storage,
         Tolerance(arguments.atol, arguments.rtol),
     )
+    for url in (arguments.url, arguments.other):
+        if is_netcdf_file(url) or is_cdl(url):
+            check_no_cluster(arguments, f"{url}: is a file, which one process reads")
     differences: list[Difference] = []
     troubles: list[Uncomparable] = []
     with ExitStack() as stack:
-        a = stack.enter_context(_side(arguments.url, settings, arguments))
-        b = stack.enter_context(
-            _side(arguments.other, settings_for(request, arguments.other), arguments)
-        )
+        cluster = stack.enter_context(cluster_of(arguments))
+        a, a_root = stack.enter_context(_side(arguments.url, settings, arguments))
+        of_other = settings_for(request, arguments.other)
+        b, b_root = stack.enter_context(_side(arguments.other, of_other, arguments))
+        limit, elsewhere = memory_limit(settings) // 2, None
+        if cluster is not None:
+            from nczfs.tools.cluster.comparing import CompareRun
+
+            limit //= cluster.threads_per_worker
+            elsewhere = CompareRun(
+                cluster,
+                _opened_by(a_root, settings, limit),
+                _opened_by(b_root, of_other, limit),
+                extent.tolerance,
+                tell,
+            )
         total = a.source.nbytes if extent.values else 0
         progress = stack.enter_context(progress_bar(total, "B"))
-        for found in compare(a, b, extent, memory_limit(settings) // 2, progress):
+        for found in compare(a, b, extent, limit, progress, elsewhere):
             if isinstance(found, Uncomparable):
                 troubles.append(found)
                 tell(printable(f"{found.path}: {found.message}"))
@@ -113,19 +131,30 @@ def run(request: CommandLine) -> int:
 
 
 @contextmanager
-def _side(url: str, settings: Settings, arguments: argparse.Namespace) -> Iterator[Side]:
-    from nczfs.cli.nodes import opened_from_root
+def _side(
+    url: str, settings: Settings, arguments: argparse.Namespace
+) -> Iterator[tuple[Side, str]]:
+    """Open a side. Yields it, and the URL of its root."""
+    from nczfs.cli.nodes import opened_in_root
     from nczfs.tools.diff.side import Side, dataset_side
 
     skip = arguments.skip_unsupported
     limit = memory_limit(settings)
     if is_netcdf_file(url) or is_cdl(url):
         with source_of(url, limit, skip_unsupported=skip) as source:
-            yield Side(source)
+            yield Side(source), ""
         return
     options = replace(engine_options(settings), memory_limit_bytes=limit // 4, cache_bytes_max=0)
-    with opened_from_root(url, settings, options) as node:
-        yield dataset_side(node, shown(url, settings), tell, skip_unsupported=skip)
+    with opened_in_root(url, settings, options) as (node, root):
+        yield dataset_side(node, shown(url, settings), tell, skip_unsupported=skip), root
+
+
+def _opened_by(root: str, settings: Settings, limit: int) -> OpenedBy:
+    """Return how workers open a side, of which the cache takes a quarter of the memory."""
+    from nczfs.tools.cluster.opening import OpenedBy
+
+    options = replace(engine_options(settings), memory_limit_bytes=limit // 2)
+    return OpenedBy(root, store_options(settings), options)
 
 
 def _print_document(

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
-from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
+from nczfs.cli.clusters import add_cluster_arguments, check_no_cluster, cluster_of
+from nczfs.cli.command import Command, CommandLine
 from nczfs.cli.memory_limit import default_memory_limit
 from nczfs.cli.netcdf_files import is_netcdf_file
-from nczfs.cli.progress import progress_bar
+from nczfs.cli.progress import progress_bar, tell
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import engine_options, place, store_options
-from nczfs.errors import StoreError, UsageError
+from nczfs.cli.transfers import TRANSFER_SCOPES
+from nczfs.errors import ClusterError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from nczfs.cli.verify_output import Output
-    from nczfs.tools.verify.digests import DigestJob
+    from nczfs.tools.cluster.dask import Cluster
+    from nczfs.tools.cluster.verifying import VerifyRun
+    from nczfs.tools.verify.digests import DigestJob, Elsewhere
     from nczfs.tools.verify.nodes import Nodes
     from nczfs.tools.verify.state import VerifyState
     from nczfs.tools.verify.subject import Subject
@@ -40,6 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", metavar="FILE", help="record progress in FILE, and continue from there"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_cluster_arguments(parser)
 
 
 def run(request: CommandLine) -> int:
@@ -55,24 +60,45 @@ def run(request: CommandLine) -> int:
                 f"{file} is a netCDF file, not a store; `nczfs verify --digest` prints the "
                 "checksums of its values"
             )
+        check_no_cluster(arguments, f"{file} is a netCDF file, which one process reads")
         with _hint_at_resuming(arguments.resume):
             return _digest_file(file, arguments)
+    if arguments.holes:
+        check_no_cluster(arguments, "--holes reads no chunks")
     base, path = _located(arguments.url, settings)
-    with _opened(base, settings) as subject, _hint_at_resuming(arguments.resume):
+    with (
+        cluster_of(arguments) as cluster,
+        _opened(base, settings) as subject,
+        _hint_at_resuming(arguments.resume),
+    ):
         if arguments.holes:
             return _list_holes(subject, path, arguments)
+        run = None if cluster is None else _run_on(cluster, base, settings)
         if arguments.digest:
-            return _digest_dataset(subject, path, arguments)
-        return _verify(subject, path, arguments)
+            return _digest_dataset(subject, path, arguments, run)
+        return _verify(subject, path, arguments, run)
 
 
-def _verify(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
+def _run_on(cluster: Cluster, base: str, settings: Settings) -> VerifyRun:
+    from nczfs.tools.cluster.opening import OpenedBy
+    from nczfs.tools.cluster.verifying import VerifyRun
+
+    limit = settings.maybe_number("memory-limit") or default_memory_limit()
+    share = limit // 2 // cluster.threads_per_worker
+    options = replace(engine_options(settings), memory_limit_bytes=share)
+    return VerifyRun(cluster, OpenedBy(base, store_options(settings), options), tell)
+
+
+def _verify(
+    subject: Subject, path: str, arguments: argparse.Namespace, run: VerifyRun | None
+) -> int:
     from nczfs.tools.verify.verification import Verification
 
     with _state(arguments, subject.zmap.name) as state, _output(arguments, "findings") as output:
         with progress_bar(None, " objects") as progress:
             expect = progress.expect if progress.is_shown else None
-            verification = Verification(subject, state, progress, expect)
+            elsewhere = None if run is None else run.checked
+            verification = Verification(subject, state, progress, expect, elsewhere)
             for finding in verification.run(path):
                 output.finding(finding)
         output.summary(verification.counts)
@@ -92,7 +118,9 @@ def _list_holes(subject: Subject, path: str, arguments: argparse.Namespace) -> i
     return status
 
 
-def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) -> int:
+def _digest_dataset(
+    subject: Subject, path: str, arguments: argparse.Namespace, run: VerifyRun | None
+) -> int:
     from nczfs.tools.verify.digests import dataset_jobs
 
     with (
@@ -102,7 +130,8 @@ def _digest_dataset(subject: Subject, path: str, arguments: argparse.Namespace) 
         nodes, status = _nodes(subject, path, output)
         # as much again as the cache of chunks takes
         jobs = dataset_jobs(subject, nodes, subject.engine.options.memory_limit_bytes)
-        return max(status, _print_digests(jobs, state, output))
+        elsewhere = None if run is None else run.digests
+        return max(status, _print_digests(jobs, state, output, elsewhere))
 
 
 def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
@@ -116,12 +145,17 @@ def _digest_file(file: Path, arguments: argparse.Namespace) -> int:
         return _print_digests(jobs, state, output)
 
 
-def _print_digests(jobs: Sequence[DigestJob], state: VerifyState | None, output: Output) -> int:
+def _print_digests(
+    jobs: Sequence[DigestJob],
+    state: VerifyState | None,
+    output: Output,
+    elsewhere: Elsewhere | None = None,
+) -> int:
     from nczfs.tools.verify.digests import digests
 
     status = 0
     with progress_bar(sum(job.size for job in jobs), " values") as progress:
-        for digest in digests(jobs, state, progress):
+        for digest in digests(jobs, state, progress, elsewhere):
             output.digest(digest)
             status = 1 if digest.trouble else status
     return status
@@ -159,7 +193,10 @@ def _state(
 def _opened(url: str, settings: Settings) -> AbstractContextManager[Subject]:
     from nczfs.tools.verify.subject import subject_at
 
-    options = replace(engine_options(settings), memory_limit_bytes=default_memory_limit() // 2)
+    options = replace(
+        engine_options(settings),
+        memory_limit_bytes=(settings.maybe_number("memory-limit") or default_memory_limit()) // 2,
+    )
     return subject_at(url, store_options(settings), options)
 
 
@@ -180,7 +217,7 @@ def _hint_at_resuming(resume: str | None) -> Iterator[None]:
     """Print how to continue when the run is interrupted."""
     try:
         yield
-    except (KeyboardInterrupt, StoreError):
+    except (KeyboardInterrupt, StoreError, ClusterError):
         hint = (
             f"run the same command again to continue; {resume} holds what is done"
             if resume
@@ -199,5 +236,5 @@ COMMAND = Command(
         "nczfs verify s3://bucket/era5.zarr",
         "nczfs verify --digest era5.nc",
     ),
-    scopes=STORE_SCOPES,
+    scopes=TRANSFER_SCOPES,
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from nczfs.engine.values.convert import fill_attribute
 from nczfs.engine.values.fillvalues import FILL_VALUE
@@ -49,6 +49,10 @@ class NewDocument:
     def is_there(self) -> bool:
         """Whether the store has it already."""
         return self.present == self.data
+
+
+Elsewhere: TypeAlias = Callable[[Iterator[Sequence[NewDocument]], Progress], None]
+"""Writes batches of documents in other processes. Raises if one could not be written."""
 
 
 class MetadataConversion:
@@ -142,7 +146,7 @@ class MetadataConversion:
                 document = replace(document, data=copy)
             yield document
 
-    def run(self, progress: Progress = lambda _: None) -> int:
+    def run(self, progress: Progress = lambda _: None, elsewhere: Elsewhere | None = None) -> int:
         """Write what the store does not have yet, after `check`. Returns the number of documents.
 
         If something fails, what was written is removed again.
@@ -150,6 +154,7 @@ class MetadataConversion:
         Parameters
         ----------
         progress : called with the number of written documents.
+        elsewhere : writes all documents but that of the root; None: this process does.
 
         Raises
         ------
@@ -160,8 +165,22 @@ class MetadataConversion:
         written: list[Key] = []
 
         missing = (each for each in self.documents() if not each.is_there)
+        batches = self._batches(missing)
         try:
-            for batch in self._batches(missing):
+            if elsewhere is not None:
+                root: list[list[NewDocument]] = []
+
+                def others() -> Iterator[list[NewDocument]]:
+                    for batch in batches:
+                        if self._is_root(batch[-1]):
+                            root.append(batch)
+                            return
+                        written.extend(each.key for each in batch if each.present is None)
+                        yield batch
+
+                elsewhere(others(), progress)
+                batches = iter(root)
+            for batch in batches:
                 if self._is_root(batch[-1]):  # which counts when all others are safe
                     zmap.flush()
                 futures: list[Future[object]] = []

@@ -42,7 +42,7 @@ class Scheduler:
 
 @contextlib.contextmanager
 def dask_cluster(place: Path, workers: int) -> Iterator[Scheduler]:
-    """A scheduler and workers of one thread. A worker that is killed is started again."""
+    """A scheduler and workers of one thread. Of several, one that is killed is started again."""
     file, trouble = place / "scheduler.json", place / "trouble"
     trouble.mkdir(parents=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), TROUBLE: str(trouble)}
@@ -62,8 +62,9 @@ def dask_cluster(place: Path, workers: int) -> Iterator[Scheduler]:
 
         scheduler = start("scheduler", "--port", "0", *address)
         until(lambda: file.exists() and _is_json(file))
+        only = ["--no-nanny"] if workers == 1 else []
         start(
-            "worker", "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", "0",
+            "worker", *only, "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", "0",
             "--local-directory", str(place), *address,
         )  # fmt: skip
         yield Scheduler(file, trouble, scheduler.pid)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
+from nczfs.errors import CodecError, CorruptStore, MetadataError, PiecesFailed, ReferenceRefused
 from nczfs.tools.diff.differences import Difference, DifferenceKind
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.structure import StructureDiff
-from nczfs.tools.diff.values import EXACT, Compared, Tolerance, value_differences
+from nczfs.tools.diff.values import EXACT, Compared, Elsewhere, Tolerance, value_differences
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.dataset_source import DatasetSource
 
@@ -38,13 +38,19 @@ class Extent:
 
 
 def compare(
-    a: Side, b: Side, extent: Extent, memory_limit_bytes: int, progress: Progress
+    a: Side,
+    b: Side,
+    extent: Extent,
+    memory_limit_bytes: int,
+    progress: Progress,
+    elsewhere: Elsewhere | None = None,
 ) -> Iterator[Difference | Uncomparable]:
     """Yield all differences as they are found.
 
     Parameters
     ----------
     progress : called with the number of bytes of `a` that are done.
+    elsewhere : compares values in other processes.
 
     Raises
     ------
@@ -63,13 +69,14 @@ def compare(
             continue
         try:
             found = value_differences(
-                Compared(one, a.stored.get(pair.a_path)),
-                Compared(other, b.stored.get(pair.b_path)),
+                Compared(one, a.stored.get(pair.a_path), a.description(pair.a_path)),
+                Compared(other, b.stored.get(pair.b_path), b.description(pair.b_path)),
                 memory_limit_bytes,
                 progress,
                 tolerance=extent.tolerance,
+                elsewhere=elsewhere,
             )
-        except (CodecError, CorruptStore, MetadataError, ReferenceRefused) as error:
+        except (CodecError, CorruptStore, MetadataError, PiecesFailed, ReferenceRefused) as error:
             yield Uncomparable(f"/{pair.path}", str(error))
             continue
         if found is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
+from nczfs.model import hierarchy as model
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.tools.chunkset import ChunkSet
@@ -47,6 +48,11 @@ class Side:
                 value = attribute.value
                 return value[0] if isinstance(value, tuple) else value
         return DEFAULT_FILL.get(declared.type) if isinstance(declared.type, NcType) else None
+
+    def description(self, path: str) -> model.Variable | None:
+        """Return a variable as plain data; None: the side is not a dataset."""
+        source = self.source
+        return source.variables[path].description if isinstance(source, DatasetSource) else None
 
     def surveyed(self, progress: Progress) -> Side:
         """Return the side with the stored chunks of each variable, if one listing finds them all.

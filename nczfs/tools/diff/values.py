@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 
 from nczfs.engine.chunks.loaded import Values
 from nczfs.model.grid import RegularGrid
+from nczfs.model.hierarchy import Variable
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.texts import value_text
@@ -43,10 +45,12 @@ class Compared:
     Attributes
     ----------
     stored : the chunks or shards that are stored; None: unknown.
+    description : for other processes, which read the values by it; None: not of a dataset.
     """
 
     content: Content
     stored: ChunkSet | None = None
+    description: Variable | None = None
 
     @property
     def reader(self) -> Reader:
@@ -57,6 +61,13 @@ class Compared:
         return sparse_reader(content.read, stored)
 
 
+Elsewhere: TypeAlias = Callable[
+    [Compared, Compared, Iterator[Selection], Progress],
+    Iterator[tuple[Selection, ValueDifferences | None]],
+]
+"""Compares blocks in other processes, and yields them with what differs, in any order."""
+
+
 def value_differences(
     a: Compared,
     b: Compared,
@@ -64,6 +75,7 @@ def value_differences(
     progress: Progress,
     *,
     tolerance: Tolerance,
+    elsewhere: Elsewhere | None = None,
 ) -> ValueDifferences | None:
     """Compare the values that both sides have. Returns None if they are the same.
 
@@ -74,6 +86,7 @@ def value_differences(
     Parameters
     ----------
     progress : called with the number of bytes of `a` that are done.
+    elsewhere : None: everything is compared in this process.
 
     Raises
     ------
@@ -95,6 +108,12 @@ def value_differences(
         if holes:
             hole = chosen.first_hole
             tally.add(hole, read_a(hole), read_b(hole), weight=holes)
+        if elsewhere is not None:
+            for selection, found in elsewhere(a, b, iter(chosen), progress):
+                if found is not None:
+                    tally.merge(found)
+                progress(_size(selection) * item_bytes)
+            return tally.result(prod(shape))
         for selection in chosen:
             if tally.reason:
                 break
@@ -104,6 +123,15 @@ def value_differences(
         a.content.release()
         b.content.release()
     return tally.result(prod(shape))
+
+
+def block_differences(
+    selection: Selection, a: Values, b: Values, tolerance: Tolerance
+) -> ValueDifferences | None:
+    """Compare the values of a block. Returns None if they are the same."""
+    tally = _Tally(tolerance)
+    tally.add(selection, a, b)
+    return tally.result(_size(selection))
 
 
 def _chosen(shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes: int) -> Blocks:
@@ -155,6 +183,17 @@ class _Tally:
             largest = _largest(a[flags], b[flags])
             if largest is not None and (self._largest is None or largest > self._largest):
                 self._largest = largest
+
+    def merge(self, other: ValueDifferences) -> None:
+        """Add the result of other elements."""
+        if other.reason:
+            self.reason = other.reason
+            return
+        self._count += other.count
+        if self._first is None or other.first < self._first:
+            self._first, self._texts = other.first, (other.a, other.b)
+        if other.largest is not None and (self._largest is None or other.largest > self._largest):
+            self._largest = other.largest
 
     def result(self, total: int) -> ValueDifferences | None:
         """Return the result; None: no differences."""

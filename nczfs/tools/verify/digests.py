@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.hierarchy import Variable
@@ -29,12 +31,14 @@ class DigestJob:
     size : its number of elements.
     incarnation : returns something that changes when the values change.
     digest : computes the checksum, and reports the number of elements after each block.
+    variable : for other processes, which compute it from this; None: of a netCDF file.
     """
 
     path: str
     size: int
     incarnation: Callable[[], str]
     digest: Callable[[Progress], str]
+    variable: Variable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ def dataset_jobs(
             nodes.shown_path(node.path),
             node.array.size,
             partial(_incarnation, subject, node),
-            partial(_digest, subject, node, block_bytes_max),
+            partial(variable_digest, subject, node, block_bytes_max),
+            node,
         )
         for node in nodes.found.values()
         if isinstance(node, Variable)
@@ -63,18 +68,31 @@ def dataset_jobs(
     return sorted(jobs, key=lambda job: job.path)
 
 
+Elsewhere: TypeAlias = Callable[[Iterator[DigestJob], Progress], Iterator[Digest]]
+"""Computes checksums in other processes, and yields them in any order."""
+
+
 def digests(
-    jobs: Iterable[DigestJob], state: VerifyState | None, progress: Progress = lambda _count: None
+    jobs: Iterable[DigestJob],
+    state: VerifyState | None,
+    progress: Progress = lambda _count: None,
+    elsewhere: Elsewhere | None = None,
 ) -> Iterator[Digest]:
     """Compute the checksums, except those that `state` has for the same values.
+
+    Parameters
+    ----------
+    elsewhere : None: they are computed in this process.
 
     Raises
     ------
     StoreError : the store could not be reached.
     """
+    if elsewhere is not None:
+        yield from _digests_elsewhere(jobs, state, progress, elsewhere)
+        return
     for job in jobs:
-        mark = mark_of("digest", job.path, job.incarnation()) if state is not None else b""
-        known = state.digest(mark) if state is not None else None
+        mark, known = _known(job, state)
         if known is not None:
             progress(job.size)
             yield Digest(job.path, known)
@@ -89,7 +107,49 @@ def digests(
         yield Digest(job.path, value)
 
 
-def _digest(subject: Subject, variable: Variable, block_bytes_max: int, progress: Progress) -> str:
+def _known(job: DigestJob, state: VerifyState | None) -> tuple[bytes, str | None]:
+    """Return the mark of the values of a variable, and their checksum if an earlier run has it."""
+    if state is None:
+        return b"", None
+    mark = mark_of("digest", job.path, job.incarnation())
+    return mark, state.digest(mark)
+
+
+def _digests_elsewhere(
+    jobs: Iterable[DigestJob],
+    state: VerifyState | None,
+    progress: Progress,
+    elsewhere: Elsewhere,
+) -> Iterator[Digest]:
+    """Yield checksums from other processes, in the order of the jobs."""
+    jobs = list(jobs)
+    marks: dict[str, bytes] = {}
+    ready: dict[str, Digest] = {}
+
+    def wanted() -> Iterator[DigestJob]:
+        for job in jobs:
+            marks[job.path], known = _known(job, state)
+            if known is None:
+                yield job
+            else:
+                progress(job.size)
+                ready[job.path] = Digest(job.path, known)
+
+    waiting = deque(job.path for job in jobs)
+    for digest in elsewhere(wanted(), progress):
+        if state is not None and not digest.trouble:
+            state.add_digest(marks[digest.path], digest.value)
+        ready[digest.path] = digest
+        while waiting and waiting[0] in ready:
+            yield ready.pop(waiting.popleft())
+    for path in waiting:
+        if path in ready:
+            yield ready[path]
+
+
+def variable_digest(
+    subject: Subject, variable: Variable, block_bytes_max: int, progress: Progress
+) -> str:
     """Compute a checksum. Few stored objects of a large grid are found by a listing."""
     array = variable.array
     stored = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.progress import Progress
@@ -15,6 +17,26 @@ from nczfs.tools.verify.subject import Subject
 from nczfs.tools.verify.wrecks import wrecks
 
 _SHARE_OF_MEMORY = 2  # half of the limit is for chunks under way
+
+BATCH_UNITS_MAX = 64
+BATCH_BYTES = 64 << 20
+"""A batch has at most `BATCH_UNITS_MAX` units, and no more when these have so many stored bytes."""
+
+_BATCH_FINDINGS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Units that are checked together, and what was found about other keys among theirs."""
+
+    units: tuple[StoredUnit, ...]
+    findings: tuple[Finding, ...]
+
+
+Elsewhere: TypeAlias = Callable[
+    [Iterator[Batch], Progress], Iterator[tuple[Batch, Sequence[Checked]]]
+]
+"""Checks batches in other processes, and yields them with what was found in their units."""
 
 
 class Verification:
@@ -30,6 +52,7 @@ class Verification:
     progress : called with the number of objects that are done.
     expect : called with the number of all objects with chunks before the first is read; the keys
         are then listed twice. None: nobody wants to know.
+    elsewhere : None: the chunks are read in this process.
 
     Attributes
     ----------
@@ -42,11 +65,13 @@ class Verification:
         state: VerifyState | None = None,
         progress: Progress = lambda _count: None,
         expect: Callable[[int], None] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._subject = subject
         self._state = state
         self._progress = progress
         self._expect = expect
+        self._elsewhere = elsewhere
         self._nodes = Nodes(subject)
         self._descriptions: dict[str, str] = {}
         self.counts = Counts()
@@ -76,19 +101,49 @@ class Verification:
     def _objects(self, start: str) -> Iterator[Finding]:
         if self._expect is not None:
             self._expect(self._count(start))
-        zmap = self._subject.zmap
-        sorter = KeySorter(zmap, self._nodes, self._subject.format.names)
+        if self._elsewhere is not None:
+            for batch, results in self._elsewhere(self._batches(start), self._progress):
+                yield from batch.findings
+                for checked in results:
+                    yield from self._settled(checked)
+            return
         limit = self._subject.engine.options.memory_limit_bytes
         checks = UnitChecks(self._subject, limit // _SHARE_OF_MEMORY)
-        for stat in zmap.list(self._subject.dataset.prefix(start)):
-            found = sorter.sort(stat)
+        for found in self._found(start):
             if isinstance(found, Finding):
                 yield found
-            elif found is not None and self._is_wanted(found):
+            else:
                 for checked in checks.submit(found):
                     yield from self._settled(checked)
         for checked in checks.drain():
             yield from self._settled(checked)
+
+    def _found(self, start: str) -> Iterator[StoredUnit | Finding]:
+        """Yield the units to read, and findings about other keys, from one listing."""
+        zmap = self._subject.zmap
+        sorter = KeySorter(zmap, self._nodes, self._subject.format.names)
+        for stat in zmap.list(self._subject.dataset.prefix(start)):
+            found = sorter.sort(stat)
+            if isinstance(found, Finding) or (found is not None and self._is_wanted(found)):
+                yield found
+
+    def _batches(self, start: str) -> Iterator[Batch]:
+        units: list[StoredUnit] = []
+        findings: list[Finding] = []
+        for found in self._found(start):
+            if isinstance(found, Finding):
+                findings.append(found)
+            else:
+                units.append(found)
+            if (
+                len(units) == BATCH_UNITS_MAX
+                or len(findings) == _BATCH_FINDINGS_MAX
+                or sum(unit.stat.size for unit in units) >= BATCH_BYTES
+            ):
+                yield Batch(tuple(units), tuple(findings))
+                units, findings = [], []
+        if units or findings:
+            yield Batch(tuple(units), tuple(findings))
 
     def _count(self, start: str) -> int:
         """Return the number of objects with chunks that can be decoded."""
