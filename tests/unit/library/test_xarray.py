@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -476,3 +477,18 @@ def test_other_engines_store_what_was_opened(place: Path, tmp_path: Path) -> Non
             xr.testing.assert_identical(stored.load(), opened)
             assert stored.v.encoding["dtype"] == opened.v.encoding["dtype"] == np.dtype("i2")
             assert "t" in stored.encoding["unlimited_dims"]
+
+
+@pytest.mark.long
+def test_xarrays_own_tests_pass(tmp_path: Path) -> None:
+    repository = Path(__file__).parents[3]
+    words = ["-q", "-c", os.devnull, "--rootdir", str(repository), "-p", "no:cacheprovider"]
+    own = repository / "tests/support/xarray_own.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "-W", "ignore", str(own)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 100
