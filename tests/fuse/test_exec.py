@@ -207,7 +207,7 @@ def test_after_kill_9_of_either_side_nothing_runs_and_nothing_is_mounted(
 
 def test_ctrl_c_at_a_terminal_is_the_commands(user: OrdinaryUser, store: Path) -> None:
     """SEMANTICS X2."""
-    script = "trap 'echo caught' INT; echo begun; sleep infinity & wait; kill $!; exit 4"
+    script = "trap 'echo caught; kill $!; exit 4' INT; echo begun; sleep infinity & wait"
     ours, theirs = os.openpty()
     start = ("setsid", "--ctty", "--wait", *shell(user, store, f"set +e; {script}"))
     with user.start(*start, stdin=theirs, stdout=theirs, stderr=theirs) as first:
