@@ -28,11 +28,11 @@ from nczfs.formats.naming import checked_name
 from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, Variable
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.arrivals import attributes_of, goal_of
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.held import HeldFile
-from nczfs.vfs.datasets.judged import JudgedText
+from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import Directory, File, FixedContent, NodeStat, OpenFile, TreeNode
@@ -317,7 +317,7 @@ class AttributeFile(File):
         self._size, self._digest = len(data), blake2b(data, digest_size=16).digest()
 
 
-class OpenAttribute(OpenFile):
+class OpenAttribute(OpenJudged):
     """An attribute that is open for writing: it is set at the flush.
 
     An attribute that was only truncated does not change, because a shell closes its own descriptor
@@ -329,8 +329,6 @@ class OpenAttribute(OpenFile):
     array : of the variable whose attribute it is; None: it is that of a group.
     is_there : whether it exists already.
     """
-
-    judges_writes = True
 
     def __init__(
         self,
@@ -352,32 +350,16 @@ class OpenAttribute(OpenFile):
         self._array = array
         self._was_there = is_there
         self._takes_any_name = takes_any_name
-        self._text = JudgedText(
-            f"attribute {name!r}", data, ATTRIBUTE_BYTES_MAX, refusals, self._check_beginning
+        super().__init__(
+            JudgedText(
+                f"attribute {name!r}", data, ATTRIBUTE_BYTES_MAX, refusals, self._check_beginning
+            )
         )
 
     @property
     def is_dirty(self) -> bool:
         """Whether something was written that is not set yet."""
         return self._text.is_dirty
-
-    @property
-    def size(self) -> int:
-        """The bytes of the text so far."""
-        return len(self._text)
-
-    def read(self, offset: int, size: int) -> Buffer:
-        return self._text.read(offset, size)
-
-    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        return None
-
-    def write(self, offset: int, data: Buffer) -> int:
-        self._text.write(offset, data)
-        return len(data)
-
-    def truncate(self, size: int) -> None:
-        self._text.truncate(size)
 
     def flush(self) -> None:
         with self._text.taken() as data:

@@ -22,10 +22,9 @@ from nczfs.formats.jsontext import Unfinished
 from nczfs.formats.registry import new_format
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import GroupHeader
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
-from nczfs.vfs.datasets.judged import JudgedText
+from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
 from nczfs.vfs.datasets.landing import check_held, land
 from nczfs.vfs.datasets.making import Making
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
@@ -86,7 +85,7 @@ class InfoFile(ViewFile):
         self._has_become = self._was_group
 
 
-class OpenDeclaration(OpenFile):
+class OpenDeclaration(OpenJudged):
     """An info.json that is being written: the flush makes what it describes.
 
     The write that completes the document is refused if it describes nothing that can be made, and
@@ -96,8 +95,6 @@ class OpenDeclaration(OpenFile):
     ----------
     made : called when the variable was made.
     """
-
-    judges_writes = True
 
     def __init__(
         self,
@@ -113,20 +110,7 @@ class OpenDeclaration(OpenFile):
         self._dataset = dataset
         self._node = node
         self._made = made
-        self._text = JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge)
-
-    def read(self, offset: int, size: int) -> Buffer:
-        return self._text.read(offset, size)
-
-    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        return None
-
-    def write(self, offset: int, data: Buffer) -> int:
-        self._text.write(offset, data)
-        return len(data)
-
-    def truncate(self, size: int) -> None:
-        self._text.truncate(size)
+        super().__init__(JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge))
 
     def flush(self) -> None:
         with self._text.taken() as data:

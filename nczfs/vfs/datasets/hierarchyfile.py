@@ -20,10 +20,9 @@ from nczfs.errors import (
 from nczfs.formats.zom.nodes import Node
 from nczfs.formats.zom.text import LIMITS, loads
 from nczfs.library.resolved import At
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
-from nczfs.vfs.datasets.judged import JudgedText
+from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
 from nczfs.vfs.nodes import FixedContent, OpenFile
@@ -90,10 +89,8 @@ class HierarchyFile(ViewFile):
 _VIEW = View(lambda _: Layout([Literal(b"")]), is_arithmetic=False, is_text=True)
 
 
-class _OpenHierarchy(OpenFile):
+class _OpenHierarchy(OpenJudged):
     """A zom.json that is being written: the flush makes what it declares."""
-
-    judges_writes = True
 
     def __init__(
         self,
@@ -107,20 +104,7 @@ class _OpenHierarchy(OpenFile):
         self._editing = editing
         self._dataset = dataset
         self._node = node
-        self._text = JudgedText(ZOM, b"", LIMITS.bytes_max, refusals, self._judge)
-
-    def read(self, offset: int, size: int) -> Buffer:
-        return self._text.read(offset, size)
-
-    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        return None
-
-    def write(self, offset: int, data: Buffer) -> int:
-        self._text.write(offset, data)
-        return len(data)
-
-    def truncate(self, size: int) -> None:
-        self._text.truncate(size)
+        super().__init__(JudgedText(ZOM, b"", LIMITS.bytes_max, refusals, self._judge))
 
     def flush(self) -> None:
         with self._text.taken() as data:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from nczfs.errors import NczfsError, ObjectTooLarge
 from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
+from nczfs.vfs.nodes import OpenFile
 
 EACH_JUDGED_BYTES_MAX = 64 << 10  # longer texts are judged each time they have doubled
 JUDGED_BYTES_MAX = 1 << 20  # longer texts are judged only at the close
@@ -119,3 +120,35 @@ class JudgedText:
     def _check_size(self, size: int) -> None:
         if size > self._bytes_max:
             raise ObjectTooLarge(f"{self._name}: {size} bytes; at most {self._bytes_max}")
+
+
+class OpenJudged(OpenFile):
+    """A file whose text is judged while it is written, and takes effect at the flush.
+
+    Parameters
+    ----------
+    text : what the file holds.
+    """
+
+    judges_writes = True
+
+    def __init__(self, text: JudgedText) -> None:
+        self._text = text
+
+    @property
+    def size(self) -> int:
+        """The bytes of the text so far."""
+        return len(self._text)
+
+    def read(self, offset: int, size: int) -> Buffer:
+        return self._text.read(offset, size)
+
+    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
+        return None
+
+    def write(self, offset: int, data: Buffer) -> int:
+        self._text.write(offset, data)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._text.truncate(size)

@@ -25,11 +25,11 @@ from nczfs.formats.jsontext import Unfinished
 from nczfs.formats.zarr3.dependents import fault_of_name
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Json
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
 from nczfs.vfs.datasets.dependentinfo import partial_of
 from nczfs.vfs.datasets.editing import TreeEditing
-from nczfs.vfs.datasets.judged import JudgedText
+from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile, TreeNode
 from nczfs.views.catalog import INFO
@@ -167,13 +167,11 @@ class _NewInfo(File):
         return self.opened
 
 
-class _OpenNewInfo(OpenFile):
+class _OpenNewInfo(OpenJudged):
     """The info.json of a new array: the flush declares it.
 
     The write that completes the document is refused if no array can be made of it.
     """
-
-    judges_writes = True
 
     def __init__(self, undeclared: Undeclared, name: str) -> None:
         self._undeclared = undeclared
@@ -181,25 +179,7 @@ class _OpenNewInfo(OpenFile):
         self._node = undeclared.at.dataset.open_node(undeclared.at.path)
         # Its own directory shows no problems: those of the variable tell why it was refused.
         refusals = undeclared.context.refusals.file(lambda: self._node.prefix, f"{name}/{INFO}")
-        self._text = JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge)
-
-    @property
-    def size(self) -> int:
-        """The bytes written so far."""
-        return len(self._text)
-
-    def read(self, offset: int, size: int) -> Buffer:
-        return self._text.read(offset, size)
-
-    def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        return None
-
-    def write(self, offset: int, data: Buffer) -> int:
-        self._text.write(offset, data)
-        return len(data)
-
-    def truncate(self, size: int) -> None:
-        self._text.truncate(size)
+        super().__init__(JudgedText(INFO, b"", INFO_BYTES_MAX, refusals, self._judge))
 
     def flush(self) -> None:
         with self._text.taken() as data:
