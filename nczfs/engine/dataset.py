@@ -8,13 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
-from nczfs.engine.arrays.check import ArrayCheck, replaced
-from nczfs.engine.arrays.dependents import prepared
+from nczfs.engine.arrays.check import ArrayCheck, OpenArray
+from nczfs.engine.arrays.dependents import Families
 from nczfs.engine.arrays.storing import Storing
 from nczfs.engine.chunks.base import ChunkSource, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
@@ -25,7 +24,6 @@ from nczfs.engine.chunks.spill import spill_tier
 from nczfs.engine.chunks.storedarray import (
     StoredArray,
     StoredArrays,
-    has_same_chunks,
     is_resized,
     is_same_array,
 )
@@ -49,7 +47,8 @@ from nczfs.engine.values.quantize import rounding_of
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import CodecError, NczfsError
 from nczfs.formats.base import FormatOptions, MetadataFormat
-from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.model.hierarchy import Variable
+from nczfs.model.overlaps import Overlap
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
 from nczfs.zmap.keys import Key, Prefix, is_within, join
@@ -199,13 +198,21 @@ class Dataset(Hierarchy):
             self.zmap.flush,
         )
         self._tell_edited = edited
+        self._families = Families(self, engine.options, engine.arrays)
         self._arrays_lock = threading.Lock()
         self._arrays: dict[str, tuple[Variable, Array]] = {}
         self.is_closed = False
         self.lease.add_user(self)
 
     def array(self, variable: Variable) -> Array:
-        """Return a variable's values: the same object as long as its description is the same."""
+        """Return a variable's values: the same object as long as its description is the same.
+
+        Of arrays that depend on others, or have such, the store may be asked.
+        """
+        known = self._arrays.get(variable.path)
+        if known is not None and is_same_array(known[0], variable):
+            return known[1]
+        overlap = self._families.overlap(variable)
         with self._arrays_lock:
             known = self._arrays.get(variable.path)
             if known is not None and is_same_array(known[0], variable):
@@ -213,7 +220,7 @@ class Dataset(Hierarchy):
             if known is not None and is_resized(known[0], variable):
                 array, outdated = known[1].resized(variable.array), None
             else:
-                array, outdated = self._new_array(variable), known
+                array, outdated = self._new_array(variable, overlap), known
             self._arrays[variable.path] = (node_to_hold(variable), array)
         if outdated is not None:
             self.engine.cache.discard(outdated[1].stored)
@@ -239,7 +246,9 @@ class Dataset(Hierarchy):
     def written(self, variable: Variable) -> WrittenArray | None:
         """Return the array of a variable to which values may have been written; None: none were."""
         known = self._arrays.get(variable.path)
-        return None if known is None else _OpenArray(self, known[1].stored, variable.array)
+        return (
+            None if known is None else OpenArray(self, known[1].stored, variable.array, self.lose)
+        )
 
     def lose(self, array: StoredArray, error: NczfsError) -> None:
         """Note that an array is gone, and something that was written to it."""
@@ -426,15 +435,14 @@ class Dataset(Hierarchy):
         grows = variable.unlimited
         return stored, source_of(self.zmap, place, array, options, confirm, shards, grows)
 
-    def _new_array(self, variable: Variable) -> Array:
+    def _new_array(self, variable: Variable, overlap: Overlap | None) -> Array:
         engine, grows = self.engine, variable.unlimited
         stored, source = self.chunks(variable)
         chunks = ArrayChunks(
             source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
         )
-        rounding = rounding_of(variable)
-        chunks = prepared(self, variable, chunks, engine.options, engine.arrays)
-        return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding)
+        chunks = self._families.prepared(variable, chunks, overlap)
+        return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding_of(variable))
 
     def apart(self) -> Dataset:
         """Return the same dataset for changes that nobody sees before they are stored together."""
@@ -466,24 +474,6 @@ class Dataset(Hierarchy):
 
     def _stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
         return self.engine.arrays.within(self._metadata.zmap, prefix)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenArray:
-    """An array that is open, as it was described when a longer one was needed."""
-
-    dataset: Dataset
-    stored: StoredArray
-    description: ArrayDescription
-
-    def check(self, variable: Variable) -> None:
-        """See `WrittenArray.check`."""
-        if not has_same_chunks(variable.array, self.description):
-            raise replaced(self.dataset, variable.path)
-
-    def lost(self, error: NczfsError) -> None:
-        """See `WrittenArray.lost`."""
-        self.dataset.lose(self.stored, error)
 
 
 def open_dataset(

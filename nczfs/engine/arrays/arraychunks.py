@@ -131,9 +131,7 @@ class ArrayChunks:
         """Return where the chunks are stored. Raises NotWritable: they cannot be written."""
         if self._writer is None:
             raise NotWritable(f"{self.stored.prefix}: {self._why}")
-        if self.stored.remark:
-            log.warning("%s: is written to; %s (logged once)", self.stored, self.stored.remark)
-            self.stored.remark = ""
+        self.stored.on_writing()
         return self._writer
 
     def opened(

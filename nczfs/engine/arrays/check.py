@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from nczfs.engine.chunks.storedarray import StoredArray, has_same_chunks
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.hierarchy import Hierarchy
-from nczfs.errors import NoSuchObject, StructureChanged
+from nczfs.errors import NczfsError, NoSuchObject, StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Key, join
@@ -108,6 +109,30 @@ class ArrayCheck:
     def _document_key(self) -> Key:
         single = self._hierarchy.format.single
         return join(self._hierarchy.root, single.array_key(self._document_path))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenArray:
+    """An array that is open, as it was described when a longer one was needed.
+
+    Attributes
+    ----------
+    lose : notes that it is gone, and something that was written to it.
+    """
+
+    hierarchy: Hierarchy
+    stored: StoredArray
+    description: ArrayDescription
+    lose: Callable[[StoredArray, NczfsError], None]
+
+    def check(self, variable: Variable) -> None:
+        """See `WrittenArray.check`."""
+        if not has_same_chunks(variable.array, self.description):
+            raise replaced(self.hierarchy, variable.path)
+
+    def lost(self, error: NczfsError) -> None:
+        """See `WrittenArray.lost`."""
+        self.lose(self.stored, error)
 
 
 def replaced(hierarchy: Hierarchy, path: str) -> StructureChanged:

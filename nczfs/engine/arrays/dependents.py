@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from nczfs.engine.arrays.arraychunks import ArrayChunks
@@ -13,35 +14,67 @@ from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import UNKNOWN, family
 from nczfs.model.overlaps import Overlap, collisions
 
+log = logging.getLogger(__name__)
 
-def prepared(
-    hierarchy: Hierarchy,
-    variable: Variable,
-    chunks: ArrayChunks,
-    options: EngineOptions,
-    arrays: StoredArrays,
-) -> ArrayChunks:
-    """Return the chunks of a variable, for reading alone if they must not be written.
+
+class Families:
+    """What the arrays of a dataset have to do with those that they depend on.
 
     Parameters
     ----------
-    arrays : finds the others, which forget the chunks of this one that they have.
+    arrays : finds those at one place, which forget what they have of each other's chunks.
     """
-    if variable.dependents:
-        names = ", ".join(each.name for each in variable.dependents)
-        chunks.stored.remark = f"its dependent arrays may no longer match it: {names}"
-        if overlap_of(hierarchy.node, variable) is not None:
-            chunks.are_read_by(lambda: arrays.beside(chunks.stored))
-    if not variable.is_dependent:
-        return chunks
-    if not options.writes_dependents:
-        return chunks.unwritable("a dependent array (-o write_dependents)")
-    overlap = overlap_of(hierarchy.node, variable)
-    if overlap is None:
-        return chunks
-    other = overlap.other if variable.path == overlap.one else overlap.one
-    found = "maybe" if overlap.key == UNKNOWN else overlap.key
-    return chunks.unwritable(f"/{other} has chunks of the same keys ({found})")
+
+    def __init__(self, hierarchy: Hierarchy, options: EngineOptions, arrays: StoredArrays) -> None:
+        self._hierarchy = hierarchy
+        self._options = options
+        self._arrays = arrays
+        self._warned: dict[str, object] = {}
+
+    def overlap(self, variable: Variable) -> Overlap | None:
+        """Return which array has chunks at the keys of a variable, where that matters.
+
+        May ask the store. Raises as `overlap_of`.
+        """
+        if variable.dependents or (variable.is_dependent and self._options.writes_dependents):
+            return overlap_of(self._hierarchy.node, variable)
+        return None
+
+    def prepared(
+        self, variable: Variable, chunks: ArrayChunks, overlap: Overlap | None
+    ) -> ArrayChunks:
+        """Return the chunks of a variable, for reading alone if they must not be written.
+
+        Parameters
+        ----------
+        overlap : as `overlap` returned it.
+        """
+        stored = chunks.stored
+        if variable.dependents:
+            names = ", ".join(each.name for each in variable.dependents)
+            place = self._hierarchy.url(variable.path)
+            stored.on_writing = lambda: self._warn(place, names)
+            if overlap is not None:
+                chunks.are_read_by(lambda: self._arrays.beside(stored))
+        if not variable.is_dependent:
+            return chunks
+        if not self._options.writes_dependents:
+            return chunks.unwritable("a dependent array (-o write_dependents)")
+        if overlap is None:
+            return chunks
+        other = overlap.other if variable.path == overlap.one else overlap.one
+        found = "maybe" if overlap.key == UNKNOWN else overlap.key
+        return chunks.unwritable(f"/{other} has chunks of the same keys ({found})")
+
+    def _warn(self, place: str, dependents: str) -> None:
+        """Warn, for the first time, that an array is written on which others depend."""
+        mark = object()
+        if self._warned.setdefault(place, mark) is mark:
+            log.warning(
+                "%s: is written to; its dependent arrays may no longer match it: %s (logged once)",
+                place,
+                dependents,
+            )
 
 
 def overlap_of(node: Callable[[str], Node], variable: Variable) -> Overlap | None:

@@ -34,7 +34,7 @@ class StoredArray:
     place : its place; the same object as long as the array exists.
     name : below the place, of an array whose chunks lie there beside those of another one, which
         it depends on. "": the place is its own.
-    remark : what the log says of the first write; "": nothing.
+    on_writing : called before something is written to it.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
     changed_at : the time of the last such change, on the monotonic clock.
@@ -67,8 +67,8 @@ class StoredArray:
         "is_waiting",
         "name",
         "on_stored",
+        "on_writing",
         "place",
-        "remark",
         "revision",
         "weight",
         "written_ns",
@@ -80,13 +80,13 @@ class StoredArray:
         self._zmap = zmap
         self.place = place
         self.name = name
-        self.remark = ""
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False
         self.is_new = False
         self.is_waiting: Callable[[], bool] = lambda: False
         self.on_stored: Callable[[], None] = lambda: None
+        self.on_writing: Callable[[], None] = lambda: None
         self.held_from: int | None = None
         self.appended_from: int | None = None
         self.changed_at = 0.0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nczfs.engine.dataset import Engine
+from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.library.opening import open_zmap
+from nczfs.model.hierarchy import Variable
 from nczfs.testing.datasets import put_array, put_json
 from nczfs.testing.faults import Faulty
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.base import Blob
+from nczfs.zmap.keys import ROOT, Key, parse_key
 from tests.conftest import ExpectedWarnings
 from tests.support.counted import (
     FIELD,
@@ -23,6 +27,8 @@ from tests.support.counted import (
     values,
     variable,
 )
+from tests.support.dependents import DECLARED, GROUP, array_document
+from tests.support.stopping import Work
 
 
 @pytest.fixture
@@ -100,3 +106,66 @@ def test_documents_of_another_version_are_requested_with_those_of_a_new_variable
         dataset.create_variable("v", (4,), "i4", chunks=(4,))
         assert one_by_one == []
         assert sorted(together) == sorted(own | others)
+
+
+class SilentStore(CountedStore):
+    """One that gives no documents of arrays while `answers` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
+
+    def read(self, key: Key, *arguments: Any, **options: Any) -> Blob:
+        if key == "t/zarr.json" and not self.answers.is_set():
+            self.asked.set()
+            assert self.answers.wait(60)
+        return super().read(key, *arguments, **options)
+
+
+def dependents_in(store: CountedStore) -> None:
+    put_json(store, "zarr.json", GROUP)
+    put_json(store, "other/zarr.json", array_document())
+    document = array_document() | {"attributes": {"dependent-arrays": DECLARED}}
+    put_json(store, "t/zarr.json", document)
+
+
+def _describe(dataset: Dataset, variable: Variable) -> None:
+    dataset.array(variable)
+
+
+def test_others_have_their_arrays_while_the_store_is_asked_for_a_primary() -> None:
+    store, engine = SilentStore(), Engine(EngineOptions(writes_dependents=True))
+    dependents_in(store)
+    dataset = opened(store, engine)
+    mask, other = variable(dataset, "t/mask"), variable(dataset, "other")
+    dataset.forget_documents("t")
+    store.answers.clear()
+    slow = Work(lambda: _describe(dataset, mask), store.answers.set)
+    assert store.asked.wait(60)
+    quick = Work(lambda: _describe(dataset, other))
+    quick.end()
+    assert not store.answers.is_set()
+    store.answers.set()
+    slow.end()
+    assert dataset.array(mask).is_writable
+    engine.close()
+
+
+def test_a_primary_is_warned_of_once_by_its_name(
+    engine: Engine, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("may no longer match")
+    store = CountedStore()
+    dependents_in(store)
+    dataset = opened(store, engine)
+    for _ in range(2):
+        dataset.array(variable(dataset, "t")).writer()
+        dataset.forget("t")
+        gc.collect()
+    (said,) = [each.message for each in caplog.records if "dependent arrays" in each.message]
+    assert said == (
+        "memory://counted/t: is written to; its dependent arrays may no longer match it: "
+        "mask, q, twin (logged once)"
+    )
+    engine.close()
