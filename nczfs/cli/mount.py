@@ -29,6 +29,9 @@ from nczfs.zmap.url import parse_url
 
 _log = logging.getLogger(__name__)
 
+FLAT_VIEWS = {"nc": None, "classic.nc": None}.keys()
+"""The words of `--views` that the layout ``flat`` can show; the first one without it."""
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -163,6 +166,7 @@ def mount(
             replaces=settings.flag("allow-replace"),
         ),
         show=_shown(settings),
+        flat=_flat(settings),
         uid=_or(settings.maybe_number("uid"), os.getuid()),
         gid=_or(settings.maybe_number("gid"), os.getgid()),
         read_only=settings.flag("read-only"),
@@ -225,6 +229,14 @@ def check(settings: Settings) -> None:
     """Check options that depend on each other. Raises UsageError."""
     if settings.flag("views-only") and settings.flag("objects-only"):
         raise UsageError("--views-only and --objects-only leave nothing to show; use one of them")
+    if settings.text("layout") == "flat":
+        for name in ("views-only", "objects-only"):
+            if settings.flag(name):
+                raise UsageError(f"--{name} and --layout flat exclude each other; use one of them")
+        if len(words := settings.words("views") or ()) > 1 or not set(words) <= FLAT_VIEWS:
+            raise UsageError(
+                f"--layout flat shows one file of each dataset: --views {' or '.join(FLAT_VIEWS)}"
+            )
     if settings.flag("allow-other") and settings.flag("allow-root"):
         raise UsageError("--allow-other includes --allow-root; use one of them")
     directory = settings.maybe_text("cache-dir")
@@ -255,6 +267,13 @@ def _shown(settings: Settings) -> str:
     if settings.flag("views-only"):
         return "views"
     return "objects" if settings.flag("objects-only") else "both"
+
+
+def _flat(settings: Settings) -> str | None:
+    """Return the end of the names of the views that the layout ``flat`` shows; None: the trees."""
+    if settings.text("layout") != "flat":
+        return None
+    return "." + next(iter(settings.words("views") or FLAT_VIEWS))
 
 
 def _or(value: int | None, otherwise: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,16 @@ class MountedNode:
     Attributes
     ----------
     mountpoint : absolute.
-    path : below the mount point.
+    path : below the mount point; with the layout ``flat``, it may be that in the store instead.
     """
 
     mountpoint: str
     path: str
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the mount shows datasets as files alone."""
+        return _is_flat(self.mountpoint)
 
     @property
     def directory(self) -> Path:
@@ -55,8 +61,18 @@ def mounted_node(place: str, settings: Settings) -> MountedNode:
         if not f"{url}/".startswith(f"{source}/"):
             continue
         rest = url[len(source) :].strip("/")
+        if _is_flat(entry.mountpoint):
+            return MountedNode(entry.mountpoint, rest)
         for below in (rest, f"{source.rpartition('/')[2]}/{rest}"):
             node = MountedNode(entry.mountpoint, f"{DATASETS}/{below}".rstrip("/"))
             if below and node.directory.is_dir():
                 return node
     raise UsageError(f"{url}: no mount shows it (`nczfs status` lists all mounts); mount it first")
+
+
+def _is_flat(mountpoint: str) -> bool:
+    try:
+        config = json.loads(Path(mountpoint, ".nczfs/config.json").read_bytes())
+    except OSError:  # it has ended
+        return False
+    return bool(config.get("layout") == "flat")

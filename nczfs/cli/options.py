@@ -322,6 +322,14 @@ OPTIONS: tuple[Option, ...] = (
         "what to read for chunks that were never written",
         "fill|error",
     ),
+    Option(
+        "layout",
+        _V,
+        values.choice("tree", "flat"),
+        "tree",
+        "flat: show each dataset as one netCDF file, and nothing else",
+        "tree|flat",
+    ),
     Option("views-only", _V, values.flag, False, "show datasets/ only"),
     Option("objects-only", _V, values.flag, False, "show objects/ only"),
     Option(

@@ -42,6 +42,10 @@ def run(request: CommandLine) -> int:
     box = None if arguments.box is None else selection(arguments.box)
     logs.configure_command(request.settings)
     node = mounted_node(arguments.url, request.settings)
+    if node.is_flat:
+        raise UsageError(
+            f"{node.mountpoint}: has --layout flat, which shows no chunks; read the file itself"
+        )
     found = [*_variables(node.directory, box)]
     count = sum(each.count for each in found)
     with progress_bar(count, " chunks") as progress, ThreadPoolExecutor(THREADS) as pool:

@@ -107,6 +107,10 @@ class KnownDatasets:
             for root in [root for root in self._datasets if is_within(root, prefix)]:
                 del self._datasets[root]
 
+    def has_seen(self, prefix: Prefix) -> bool:
+        """Return whether it was looked at what begins at a prefix. Makes no request."""
+        return prefix in self._datasets or prefix in self._living
+
     def made(self, prefix: Prefix) -> None:
         """Note a new dataset."""
         with self._lock:

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
 
 from nczfs.errors import BadKey
 from nczfs.messages import shown
+from nczfs.vfs.datasets.flat import shown_name, stored_names
+from nczfs.zmap.keys import is_within, join
 
 OBJECTS, DATASETS = "objects", "datasets"
 
 
+class MountPaths(ABC):
+    """The paths of a mount."""
+
+    is_flat: ClassVar[bool] = False
+
+    @abstractmethod
+    def of_node(self, prefix: str) -> list[str]:
+        """Return the paths of what may show a prefix of the store as data."""
+
+    @abstractmethod
+    def of_object(self, key: str) -> list[str]:
+        """Return the paths that show a key or prefix of the store as it is."""
+
+    @abstractmethod
+    def in_store(self, path: str) -> list[str]:
+        """Return the prefixes of the store that a path may show; "" is the whole store.
+
+        Raises
+        ------
+        BadKey : the path has a word "..".
+        """
+
+    @abstractmethod
+    def shows(self, path: str, prefix: str) -> bool:
+        """Return whether a path shows something at or below a prefix of the store."""
+
+
 @dataclass(frozen=True, slots=True)
-class MountPaths:
-    """The paths of a mount.
+class TreePaths(MountPaths):
+    """The paths of a mount with the layout ``tree``.
 
     Attributes
     ----------
@@ -23,30 +55,64 @@ class MountPaths:
     last_word: str
     is_dataset: bool
 
-    def of_node(self, prefix: str) -> str:
-        """Return the path in ``datasets/`` that shows a prefix of the store."""
+    def of_node(self, prefix: str) -> list[str]:
         words = [DATASETS, *([self.last_word] if self.is_dataset else []), prefix]
-        return "/".join(word for word in words if word)
+        return ["/".join(word for word in words if word)]
 
-    def of_object(self, key: str) -> str:
-        """Return the path in ``objects/`` that shows a key or prefix of the store."""
-        return f"{OBJECTS}/{key}"
+    def of_object(self, key: str) -> list[str]:
+        return [f"{OBJECTS}/{key}"]
 
-    def in_store(self, path: str) -> str:
-        """Return the prefix of the store that a path of the mount shows; "" is the whole store.
-
-        Paths may begin with the name of the tree.
-
-        Raises
-        ------
-        BadKey : the path has a word "..".
-        """
-        words = [word for word in path.strip().split("/") if word and word != "."]
-        if ".." in words:
-            raise BadKey(f"{shown(path)}: give the path as in the mount, without '..'")
+    def in_store(self, path: str) -> list[str]:
+        """Return the prefix that a path shows, which may begin with the name of the tree."""
+        words = _words(path)
         if words and words[0] == OBJECTS:
             words = words[1:]
         elif words and words[0] == DATASETS:
             in_datasets = self.is_dataset and words[1:2] == [self.last_word]
             words = words[2:] if in_datasets else words[1:]
-        return "/".join(words)
+        return ["/".join(words)]
+
+    def shows(self, path: str, prefix: str) -> bool:
+        return is_within(self.in_store(path)[0], prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPaths(MountPaths):
+    """The paths of a mount with the layout ``flat``. Attributes are those of `TreePaths`."""
+
+    is_flat: ClassVar[bool] = True
+
+    last_word: str
+    is_dataset: bool
+
+    def of_node(self, prefix: str) -> list[str]:
+        """Return the paths of the directory, and of each file that may show a dataset around it."""
+        if self.is_dataset:
+            return [shown_name(self.last_word)]
+        if not prefix:
+            return []
+        words = prefix.split("/")
+        above = ["", *accumulate(words, join)]
+        files = [join(place, shown_name(word)) for place, word in zip(above, words, strict=False)]
+        return [prefix, *files]
+
+    def of_object(self, key: str) -> list[str]:
+        return []
+
+    def in_store(self, path: str) -> list[str]:
+        words = _words(path)
+        if self.is_dataset or not words:
+            return [""]
+        above = "/".join(words[:-1])
+        return ["/".join(words), *(join(above, name) for name in stored_names(words[-1]))]
+
+    def shows(self, path: str, prefix: str) -> bool:
+        places = self.of_node(prefix)
+        return not prefix or any(is_within(path.strip("/"), place) for place in places)
+
+
+def _words(path: str) -> list[str]:
+    words = [word for word in path.strip().split("/") if word and word != "."]
+    if ".." in words:
+        raise BadKey(f"{shown(path)}: give the path as in the mount, without '..'")
+    return words

@@ -25,12 +25,13 @@ from nczfs.vfs.base import Notifier
 from nczfs.vfs.control import ControlDirectory, LogFile
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.choice import Choice
+from nczfs.vfs.datasets.flat import FlatDirectory, FlatLayout
 from nczfs.vfs.datasets.importing import ImportOptions
 from nczfs.vfs.datasets.nodeprefix import node_prefix
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.mountpaths import DATASETS, OBJECTS, MountPaths
+from nczfs.vfs.mountpaths import DATASETS, OBJECTS, FlatPaths, MountPaths, TreePaths
 from nczfs.vfs.nodes import Directory, FixedDirectory, TreeNode
 from nczfs.vfs.objects import (
     ObjectsDirectory,
@@ -64,6 +65,8 @@ class VfsOptions:
     record_dimensions : names of dimensions that are unlimited in netCDF files.
     imports : the form of what is imported from netCDF files and CDL.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
+    flat : the end of the names of the only views that are shown, as files beside each other; None:
+        the usual trees are shown.
     read_only : whether writing is refused, even if the store can do it.
     allow_delete : whether nodes of datasets and attributes can be removed.
     spool_dir : for files that are being written; None: below ``~/.local/state``.
@@ -81,6 +84,7 @@ class VfsOptions:
     record_dimensions: frozenset[str] = frozenset()
     imports: ImportOptions = field(default_factory=ImportOptions)
     show: str = "both"
+    flat: str | None = None
     read_only: bool = True
     allow_delete: bool = False
     spool_dir: Path | None = None
@@ -154,10 +158,10 @@ class _Mounted:
             options.record_dimensions, options.engine.cache_dir, options.engine.memory_limit_bytes
         )
         self._datasets = self._datasets_tree(place, options)
-        self._paths = MountPaths(
-            place.last_word, not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
-        )
-        if not self._paths.is_dataset:
+        is_dataset = not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
+        paths = TreePaths if options.flat is None else FlatPaths
+        self._paths: MountPaths = paths(place.last_word, is_dataset)
+        if not is_dataset:
             _tell_of_unknown_names(zmap)
             _tell_of_nothing(place, self._metadata, read_only=self._read_only)
             if not self._metadata.far:
@@ -165,7 +169,7 @@ class _Mounted:
         file_mode, dir_mode = _modes(options, read_only=self._read_only)
         self._objects = self._objects_tree(options.stored, file_mode, dir_mode)
         self.filesystem = TreeFileSystem(
-            self._top(options),
+            self._top(place.last_word, options, is_dataset=is_dataset),
             Appearance(
                 uid=options.uid,
                 gid=options.gid,
@@ -221,16 +225,11 @@ class _Mounted:
         options = ObjectsOptions(self._read_only, file_mode, dir_mode)
         return ObjectsTree(store, self._engine, options, self._began_ns)
 
-    def _top(self, options: VfsOptions) -> FixedDirectory:
-        entries: dict[str, TreeNode] = {}
-        if options.show != "views":
-            entries[OBJECTS] = ObjectsDirectory(self._objects, keys.ROOT, renames=0)
-        if options.show != "objects":
-            top: Directory = PrefixDirectory(self._datasets, keys.ROOT, self._paths.last_word)
-            if self._paths.is_dataset:
-                top = FixedDirectory({self._paths.last_word: top}, self._began_ns)
-            entries[DATASETS] = top
-        entries[CONTROL] = ControlDirectory(
+    def _top(self, name: str, options: VfsOptions, *, is_dataset: bool) -> Directory:
+        datasets: Directory = PrefixDirectory(self._datasets, keys.ROOT, name)
+        if is_dataset:
+            datasets = FixedDirectory({name: datasets}, self._began_ns)
+        control = ControlDirectory(
             mtime_ns=self._began_ns,
             status=self._status,
             config=options.config,
@@ -239,38 +238,60 @@ class _Mounted:
             refresh=lambda path: self.filesystem.refresh(path),
             flush=lambda: self.filesystem.sync(),
         )
+        if options.flat is not None:
+            layout = FlatLayout(self._datasets, options.flat)
+            return FlatDirectory(layout, datasets, keys.ROOT, {CONTROL: control})
+        entries: dict[str, TreeNode] = {}
+        if options.show != "views":
+            entries[OBJECTS] = ObjectsDirectory(self._objects, keys.ROOT, renames=0)
+        if options.show != "objects":
+            entries[DATASETS] = datasets
+        entries[CONTROL] = control
         return FixedDirectory(entries, self._began_ns)
 
     def _edited(self, prefix: Prefix) -> None:
-        self.filesystem.kernel.forget_files(self._paths.of_node(prefix))
+        self._forget_files(prefix)
 
     def _written(self, prefix: Prefix, array: StoredArray) -> None:
-        self.filesystem.kernel.forget_content(self._paths.of_node(prefix))
+        for path in self._paths.of_node(prefix):
+            self.filesystem.kernel.forget_content(path)
         self.filesystem.kernel.forget_showing(array)
 
     def _removed(self, prefix: Prefix) -> None:
-        self.filesystem.kernel.forget_below(self._paths.of_node(prefix))
-        self.filesystem.kernel.forget_below(self._paths.of_object(prefix))
-        self.filesystem.kernel.forget_files(self._paths.of_node(prefix))
+        for path in (*self._paths.of_node(prefix), *self._paths.of_object(prefix)):
+            self.filesystem.kernel.forget_below(path)
+        self._forget_files(prefix)
 
     def _renamed(self, *prefixes: Prefix) -> None:
         for prefix in prefixes:
-            self.filesystem.kernel.forget_below(self._paths.of_object(prefix))
-        self.filesystem.kernel.forget_files(self._paths.of_node(prefixes[0].rpartition("/")[0]))
+            for path in self._paths.of_object(prefix):
+                self.filesystem.kernel.forget_below(path)
+        self._forget_files(Prefix(prefixes[0].rpartition("/")[0]))
 
     def _changed(self, key: str) -> None:
         """Look again at the node that an object belongs to, because the object changed."""
         node = node_prefix(key)
         self._datasets.changed(Prefix(node))
-        self.filesystem.kernel.forget_below(self._paths.of_node(node))
+        for path in self._paths.of_node(node):
+            self.filesystem.kernel.forget_below(path)
 
     def _lost(self, key: str) -> None:
-        self.filesystem.kernel.forget_below(self._paths.of_object(key))
+        for path in self._paths.of_object(key):
+            self.filesystem.kernel.forget_below(path)
+
+    def _forget_files(self, prefix: Prefix) -> None:
+        """Make the kernel ask again for the files that show a node."""
+        for path in self._paths.of_node(prefix):
+            if self._paths.is_flat:
+                self.filesystem.kernel.forget_below(path)
+            else:
+                self.filesystem.kernel.forget_files(path)
 
     def _forget(self, path: str) -> Callable[[str], bool]:
-        prefix = keys.parse_prefix(self._paths.in_store(path))
-        self._datasets.forget(prefix)
-        return lambda other: keys.is_within(self._paths.in_store(other), prefix)
+        prefixes = [keys.parse_prefix(found) for found in self._paths.in_store(path)]
+        for prefix in prefixes:
+            self._datasets.forget(prefix)
+        return lambda other: any(self._paths.shows(other, prefix) for prefix in prefixes)
 
     def _status(self) -> Mapping[str, object]:
         engine, features = self._engine, self._zmap.features

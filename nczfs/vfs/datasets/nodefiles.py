@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from typing import Final
 
 from nczfs.engine.arrays.dependents import overlap_of
 from nczfs.library.resolved import At, Broken
@@ -26,6 +27,9 @@ from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
 from nczfs.zmap.keys import Prefix
 from nczfs.zmap.url import ARCHIVE_SUFFIXES
+
+DATASET_SUFFIXES: Final = (".zarr", ".nczarr", ".file")
+"""Of the names that directories of datasets usually have."""
 
 
 def node_files(
@@ -115,7 +119,7 @@ def shown_dependents(node: GroupHeader | Variable, stem: str) -> Mapping[str, st
 
 def stem(name: str) -> str:
     """Return the stem of a group's file names: its name without the suffixes of stores."""
-    for suffix in (*ARCHIVE_SUFFIXES, ".zarr", ".nczarr", ".file") * 4:
+    for suffix in (*ARCHIVE_SUFFIXES, *DATASET_SUFFIXES) * 4:
         if name.endswith(suffix) and len(name) > len(suffix):
             name = name.removesuffix(suffix)
     return name
