@@ -116,6 +116,14 @@ class Zstd(Codec):
 
     def decode(self, data: Flat, size: Size) -> Flat:
         data = as_bytes(data)
+        if size.expected is not None and _announces(data, size.expected):
+            target = buffers.empty(size.expected)
+            try:
+                zstd.decompress(data, target)
+            except (RuntimeError, ValueError):  # more follows, or it is broken: the scan tells
+                pass
+            else:
+                return target
         frames = scan_zstd(data, size.limit)
         data = data[: frames.end]
         if frames.decoded is not None:
@@ -209,6 +217,13 @@ def scan_zstd(data: Flat, limit: int) -> ZstdFrames:
     if position == 0:
         raise ValueError("the data are not Zstandard")
     return ZstdFrames(position, decoded, ceiling)
+
+
+def _announces(data: Flat, nbytes: int) -> bool:
+    """Return whether data begin with a frame that announces so many decoded bytes."""
+    view = data.data
+    is_frame = int.from_bytes(view[:4], "little") == _ZSTD_MAGIC
+    return is_frame and _zstd_frame_header(view, 4)[0] == nbytes
 
 
 def _zstd_frame_header(view: memoryview, position: int) -> tuple[int | None, int, bool]:

@@ -27,8 +27,19 @@ class Scratch:
         self._target: Flat | None = None
 
     @contextmanager
-    def reused(self, target: Flat | None = None) -> Iterator[None]:
-        """Decode into this memory during the block; the next such block overwrites the data.
+    def reused(self) -> Iterator[None]:
+        """Decode into this memory during the block; the next such block overwrites the data."""
+        before = _of_thread.scratch
+        _of_thread.scratch = self
+        self.restart()
+        try:
+            yield
+        finally:
+            self._target = None
+            _of_thread.scratch = before
+
+    def restart(self, target: Flat | None = None) -> None:
+        """Overwrite what was decoded in the block so far with what is decoded now.
 
         Parameters
         ----------
@@ -36,13 +47,6 @@ class Scratch:
         """
         self._used = 0
         self._target = target
-        before = _of_thread.scratch
-        _of_thread.scratch = self
-        try:
-            yield
-        finally:
-            self._target = None
-            _of_thread.scratch = before
 
     def empty(self, nbytes: int) -> Flat:
         """Return an array as `buffers.empty` does; each call within a block gets another part."""

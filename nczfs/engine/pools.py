@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from typing import Self
 
 from nczfs.codecs.buffers import Scratch
-from nczfs.codecs.codec import Flat
 from nczfs.engine.options import EngineOptions
 
 _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
@@ -84,21 +83,17 @@ class Pools:
         return self._pool("spill")
 
     @contextmanager
-    def decoding(self, target: Flat | None = None) -> Iterator[None]:
+    def decoding(self) -> Iterator[Scratch]:
         """Take a turn at decoding, of as many as there are decode threads.
 
         The next thread with the turn overwrites what was decoded during the block. A thread with a
         turn must not wait for anything.
-
-        Parameters
-        ----------
-        target : see `Scratch.reused`.
         """
         turns = self._turns
         scratch = turns.get()
         try:
-            with scratch.reused(target):
-                yield
+            with scratch.reused():
+                yield scratch
         finally:
             turns.put(scratch)
 

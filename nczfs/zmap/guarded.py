@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from nczfs.zmap.base import ZMap
+from nczfs.zmap.base import Buffer, Version, ZMap
+from nczfs.zmap.keys import Key
 from nczfs.zmap.wrappers import Change, Wrapper
 
 
@@ -20,6 +21,11 @@ class Guarded(Wrapper):
     def __init__(self, zmap: ZMap, guard: Callable[[], AbstractContextManager[None]]) -> None:
         super().__init__(zmap)
         self._guard = guard
+
+    def read_ranges(
+        self, key: Key, ranges: Sequence[tuple[int, int]], *, version: Version
+    ) -> Sequence[Buffer]:
+        return self._zmap.read_ranges(key, ranges, version=version)
 
     def _changing(self, change: Change, key: str) -> AbstractContextManager[None]:
         return self._guard()

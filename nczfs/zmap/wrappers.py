@@ -199,6 +199,11 @@ class Prefixed(Wrapper):
     ) -> Blob:
         return self._zmap.read(self._outer(key), start, stop, version=version)
 
+    def read_ranges(
+        self, key: Key, ranges: Sequence[tuple[int, int]], *, version: Version
+    ) -> Sequence[Buffer]:
+        return self._zmap.read_ranges(self._outer(key), ranges, version=version)
+
     def write(
         self,
         key: Key,
@@ -360,6 +365,16 @@ class Metered(Wrapper):
         blob = self._zmap.read(key, start, stop, version=version)
         self._bytes_read.inc(len(blob.data))
         return blob
+
+    def read_ranges(
+        self, key: Key, ranges: Sequence[tuple[int, int]], *, version: Version
+    ) -> Sequence[Buffer]:
+        if not self.features.near:  # several requests, each of which counts
+            return super().read_ranges(key, ranges, version=version)
+        self._reads.inc()
+        found = self._zmap.read_ranges(key, ranges, version=version)
+        self._bytes_read.inc(sum(map(len, found)))
+        return found
 
     def stat(self, key: Key) -> Stat:
         self._stats.inc()

@@ -165,20 +165,16 @@ class ArrayChunks:
             halves: Sequence[Fetched] = [self.source.fetch(selections[0].chunk, None)]
         else:
             halves = self.source.fetch_several([(each.chunk, None) for each in selections])
-        for selected, decode in zip(selections, halves, strict=True):
-            self._copy_fetched(selected, decode, out, tally)
-
-    def _copy_fetched(
-        self, selected: ChunkSelection, decode: Fetched, out: Values, tally: Tally
-    ) -> None:
-        target = self._run_of(selected, out)
-        with self.pools.decoding(target):
-            values = self._counted(decode(), None, tally).values
-            self.stored.check()
-            if target is None or not _starts_at(values, target):
-                out[selected.target] = values[selected.source]
-            elif out.dtype != values.dtype:  # decoded in place, in this machine's byte order
-                target.view(values.dtype).byteswap(inplace=True)
+        with self.pools.decoding() as scratch:
+            for selected, decode in zip(selections, halves, strict=True):
+                target = self._run_of(selected, out)
+                scratch.restart(target)
+                values = self._counted(decode(), None, tally).values
+                self.stored.check()
+                if target is None or not _starts_at(values, target):
+                    out[selected.target] = values[selected.source]
+                elif out.dtype != values.dtype:  # decoded in place, in this machine's byte order
+                    target.view(values.dtype).byteswap(inplace=True)
 
     def _run_of(self, selected: ChunkSelection, out: Values) -> Flat | None:
         """Return the memory of a whole chunk in `out`; None if it is not one run there."""

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nczfs.errors import Conflict, NoSuchObject, ReadOnlyStore
+from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
 from nczfs.testing.zmap.base import Populate, StoreTests
 from nczfs.testing.zmap.samples import DATA, K, entry_of, searched
 from nczfs.zmap.base import ABSENT, Range, Version
@@ -74,6 +74,12 @@ class ReadingTests(StoreTests):
         version = Version(_altered(zmap.stat(K).version))
         with pytest.raises(Conflict):
             zmap.read_ranges(K, [(0, 1), (5, 10)], version=version)
+
+    def test_ranges_that_end_beyond_the_object_are_refused(self, populate: Populate) -> None:
+        zmap = populate({K: DATA})
+        ranges = [(0, 1), (len(DATA) - 5, len(DATA) + 5)]
+        with pytest.raises(CorruptStore):
+            zmap.read_ranges(K, ranges, version=zmap.stat(K).version)
 
     @pytest.mark.parametrize("beyond", [0, 1, 10**9])
     def test_a_range_at_or_beyond_the_end_has_no_bytes(

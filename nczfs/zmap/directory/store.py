@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nczfs.errors import (
     Conflict,
+    CorruptStore,
     NoContent,
     NoSuchObject,
     ObjectExists,
@@ -33,7 +34,7 @@ from nczfs.zmap.directory.versions import stat_of, version_of
 from nczfs.zmap.directory.walking import Walker
 from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key, Prefix
-from nczfs.zmap.ranges import clipped
+from nczfs.zmap.ranges import clipped, read_joined
 
 
 class DirectoryZMap(ZMap):
@@ -126,12 +127,7 @@ class DirectoryZMap(ZMap):
         try:
             fd = self._open(key)
             try:
-                status = os.fstat(fd)
-                if not stat.S_ISREG(status.st_mode):
-                    raise NoSuchObject(f"{self._name}/{key}: not a regular file")
-                found = version_of(status)
-                if version is not None and version != found:
-                    raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+                status = self._status(fd, key, version)
                 size = status.st_size
                 first, last = clipped(start, stop, size)
                 data = read_at(fd, first, last) if first < last else b""
@@ -140,8 +136,32 @@ class DirectoryZMap(ZMap):
         except OSError as error:
             raise self._failure(error, key) from error
         if len(data) < last - first:
-            raise Unavailable(f"{self._name}/{key}: shortened while it was read")
-        return Blob(data, found, size, status.st_mtime_ns)
+            raise self._shortened(key)
+        return Blob(data, version_of(status), size, status.st_mtime_ns)
+
+    def read_ranges(
+        self, key: Key, ranges: Sequence[tuple[int, int]], *, version: Version
+    ) -> Sequence[Buffer]:
+        try:
+            fd = self._open(key)
+            try:
+                size = self._status(fd, key, version).st_size
+
+                def read(start: int, stop: int) -> Buffer:
+                    if stop > size:
+                        raise CorruptStore(
+                            f"{self._name}/{key}: has {size} bytes, and {stop} are wanted"
+                        )
+                    data = read_at(fd, start, stop)
+                    if len(data) < stop - start:
+                        raise self._shortened(key)
+                    return data
+
+                return read_joined(read, ranges, near=True)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise self._failure(error, key) from error
 
     def write(
         self,
@@ -257,6 +277,18 @@ class DirectoryZMap(ZMap):
         finally:
             if parent:
                 os.close(dir_fd)
+
+    def _status(self, fd: int, key: Key, version: Version | None) -> os.stat_result:
+        """Return the status of an open file. Raises Conflict: it is another version."""
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NoSuchObject(f"{self._name}/{key}: not a regular file")
+        if version is not None and version != version_of(status):
+            raise Conflict(f"{self._name}/{key}: replaced since it was opened")
+        return status
+
+    def _shortened(self, key: Key) -> Unavailable:
+        return Unavailable(f"{self._name}/{key}: shortened while it was read")
 
     def _check_writable(self, key: Key) -> None:
         if not self._features.writable:

@@ -72,10 +72,20 @@ def test_large_arrays_are_never_kept() -> None:
 
 def test_a_block_gives_its_target_away_once_and_only_for_data_of_its_size() -> None:
     scratch, target = Scratch(), np.zeros(1000, np.uint8)
-    with scratch.reused(target):
+    with scratch.reused():
+        scratch.restart(target)
         assert buffers.empty(999).ctypes.data != target.ctypes.data
         assert buffers.empty(1000).ctypes.data == target.ctypes.data
         buffers.empty(1000)[:] = 1
+        scratch.restart(target)
     with scratch.reused():
         buffers.empty(1000)[:] = 1
     assert not target.any()
+
+
+def test_within_a_block_the_memory_is_reused_from_each_restart_on() -> None:
+    scratch = Scratch()
+    with scratch.reused():
+        first = buffers.empty(1000).ctypes.data
+        scratch.restart()
+        assert buffers.empty(1000).ctypes.data == first

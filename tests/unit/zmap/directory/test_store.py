@@ -21,6 +21,7 @@ from nczfs.errors import (
 )
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.directories import names_in
@@ -178,3 +179,30 @@ def test_its_capacity_is_that_of_the_file_system(
     )
     with contextlib.closing(Prefixed(DirectoryZMap(root), Prefix("a"))) as zmap:
         assert zmap.capacity() == Capacity(51200, 30720, 25600, 20, 9)
+
+
+def test_ranges_are_read_from_the_file_that_had_the_version_when_it_was_opened(
+    zmap: DirectoryZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = zmap.write(K, b"a" * (1 << 20))
+
+    def read_and_replace(fd: int, start: int, stop: int) -> bytes:
+        zmap.write(K, b"b")
+        return read_at(fd, start, stop)
+
+    monkeypatch.setattr("nczfs.zmap.directory.store.read_at", read_and_replace)
+    assert zmap.read_ranges(K, [(0, 2), (1 << 19, (1 << 19) + 2)], version=version) == [b"aa"] * 2
+
+
+def test_a_file_that_gets_shorter_while_ranges_are_read_gives_none_of_them(
+    zmap: DirectoryZMap, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = zmap.write(K, b"a" * 100)
+
+    def read_and_cut(fd: int, start: int, stop: int) -> bytes:
+        os.truncate(root / K, 50)
+        return read_at(fd, start, stop)
+
+    monkeypatch.setattr("nczfs.zmap.directory.store.read_at", read_and_cut)
+    with pytest.raises(Unavailable, match="shortened"):
+        zmap.read_ranges(K, [(0, 2), (60, 100)], version=version)
