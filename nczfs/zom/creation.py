@@ -14,7 +14,7 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import create_store
 from nczfs.engine.structure.removal import remove
-from nczfs.errors import NameTaken, NotADataset, NotWritable
+from nczfs.errors import NameTaken, NotADataset, NotWritable, ObjectExists
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
@@ -22,7 +22,7 @@ from nczfs.formats.zom.documents import documents_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, walk, with_members
 from nczfs.formats.zom.reading import checked
 from nczfs.zmap.base import ABSENT, ZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.url import parse_url
 from nczfs.zom.differences import Difference, diff, like
@@ -127,12 +127,16 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     zmap, pool = dataset.zmap, dataset.engine.pools.edit
 
     def write(at: str, each: Node) -> int:
-        count = 0
-        for name, data in documents_of(each):
+        documents = list(documents_of(each))
+        for number, (name, data) in enumerate(documents, start=1):
             key = parse_key(below(str(dataset.prefix(at)), name))
-            zmap.write(key, data, replaces=ABSENT)
-            count += 1
-        return count
+            try:
+                zmap.write(key, data, replaces=ABSENT)
+            except ObjectExists:
+                # An attempt that failed has left what precedes the document of the node.
+                if number == len(documents) or not _has(zmap, key, data):
+                    raise
+        return len(documents)
 
     count = 0
     try:
@@ -143,6 +147,11 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     finally:
         dataset.joined(path)
     return count
+
+
+def _has(zmap: ZMap, key: Key, data: bytes) -> bool:
+    """Return whether an object that exists has just these bytes."""
+    return bytes(zmap.read(key, 0, len(data) + 1).data) == data
 
 
 def known_members(node: Node) -> Node:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NotWritable
+from nczfs.errors import AccessDenied, NotWritable
 from nczfs.formats.zom.nodes import Group
 from nczfs.library.opening import open_zmap
+from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
@@ -164,3 +167,26 @@ def test_lists_of_members_are_left_to_other_ways() -> None:
     with open_zmap(zmap, "w", format="nczarr-L2l") as root:
         root.attrs["t"] = 1
     assert "NCZarr" in refusal(zmap, GroupV2({}, {"t": 2}))
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_whichever_write_fails_declaring_it_once_more_adds_the_rest(
+    version: int, *, after: bool
+) -> None:
+    for call in itertools.count():
+        memory = MemoryZMap()
+        create_in(memory, of(TREE, version))
+        store = Faulty(memory)
+        writes = Fault(call, AccessDenied, after=after, operations=frozenset({"write"}))
+        with open_zmap(store, "r+") as opened:
+            dataset = opened.engine_dataset
+            store.arm(writes)
+            with suppress(AccessDenied):
+                declare(dataset, "", of(MORE, version), Editor(dataset, None))
+            fired = store.fired
+            store.arm()
+            declare(dataset, "", of(MORE, version), Editor(dataset, None))
+        assert stored(memory) == known(of(MORE, version))
+        if not fired:
+            break
+    assert call >= 5
