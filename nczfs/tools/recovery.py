@@ -16,7 +16,7 @@ from nczfs.engine.arrays.array import Array
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
-from nczfs.engine.options import format_options
+from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
 from nczfs.engine.spool.found import Found, Home, is_foreign
 from nczfs.engine.spool.objects import KeptObject
@@ -106,7 +106,8 @@ class Store:
 
     def __init__(self, zmap: ZMap, place: StoreUrl) -> None:
         self._zmap = zmap
-        self._engine = Engine()
+        # What was written to a dependent array, the mount that left it was permitted to write.
+        self._engine = Engine(EngineOptions(writes_dependents=True))
         self._metadata = MetadataCache(
             zmap, self._engine.options, self._engine.pools, ledger=self._engine.ledger
         )

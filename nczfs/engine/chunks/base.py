@@ -145,7 +145,7 @@ class ChunkStore(ChunkSource):
     @property
     @abstractmethod
     def prefix(self) -> Prefix:
-        """The current prefix of the array."""
+        """The prefix that stands for the array at present; see `StoredArray.prefix`."""
 
     @abstractmethod
     def pipeline(self, chunk: ChunkIndex) -> Pipeline:

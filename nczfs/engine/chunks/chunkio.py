@@ -74,7 +74,7 @@ class ChunkIO(UnitIO):
         *,
         explicitly: bool = False,
     ) -> Version | None:
-        with self._at.gate.inside(lambda: self.prefix):
+        with self._at.gate.inside(lambda: self._at.prefix):
             self.confirm()
             self.confirm.look(LOOKED_S)
             key, chunk = self.key(unit), values[unit]

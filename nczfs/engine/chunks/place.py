@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Condition
 
-from nczfs.zmap.keys import Prefix, is_within
+from nczfs.zmap.keys import Prefix, is_within, join
 
 
 class Gate:
@@ -86,9 +86,18 @@ class ArrayPlace:
 
     Attributes
     ----------
-    prefix : changes with a rename. The old chunks stay until all have seen the change.
+    prefix : below which the chunks lie; changes with a rename. The old chunks stay until all have
+        seen the change.
     gate : is closed for `prefix` while that changes; a thread that stores a chunk is inside.
+    name : of an array whose chunks lie there beside those of another one, which it depends on. "":
+        the prefix is its own.
     """
 
     prefix: Prefix
     gate: Gate = field(default_factory=Gate)
+    name: str = ""
+
+    @property
+    def identity(self) -> Prefix:
+        """The prefix that stands for the array, and for no other one."""
+        return Prefix(join(self.prefix, self.name)) if self.name else self.prefix

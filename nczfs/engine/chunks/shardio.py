@@ -399,7 +399,7 @@ class ShardIO(UnitIO):
     @contextlib.contextmanager
     def _storing(self) -> Iterator[None]:
         """Let no rename of the array begin during the block; it is what its writers know."""
-        with self._at.gate.inside(lambda: self.prefix):
+        with self._at.gate.inside(lambda: self._at.prefix):
             self.confirm()
             self.confirm.look(LOOKED_S)
             yield

@@ -17,7 +17,7 @@ from nczfs.engine.opennode import NodePlaces
 from nczfs.errors import StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Variable
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, is_within, join, moved
+from nczfs.zmap.keys import Prefix, is_within, moved
 
 _revisions = count(1)
 
@@ -32,8 +32,6 @@ class StoredArray:
     Attributes
     ----------
     place : its place; the same object as long as the array exists.
-    name : below the place, of an array whose chunks lie there beside those of another one, which
-        it depends on. "": the place is its own.
     on_writing : called before something is written to it.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
@@ -65,7 +63,6 @@ class StoredArray:
         "held_from",
         "is_new",
         "is_waiting",
-        "name",
         "on_stored",
         "on_writing",
         "place",
@@ -76,10 +73,9 @@ class StoredArray:
 
     last_revision: ClassVar[int] = 0
 
-    def __init__(self, zmap: ZMap, place: ArrayPlace, name: str = "") -> None:
+    def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
         self._zmap = zmap
         self.place = place
-        self.name = name
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False
@@ -100,8 +96,7 @@ class StoredArray:
     @property
     def prefix(self) -> Prefix:
         """The prefix that stands for it: of its chunks, unless it depends on another array."""
-        place = self.place.prefix
-        return Prefix(join(place, self.name)) if self.name else place
+        return self.place.identity
 
     @property
     def is_over(self) -> bool:
@@ -172,8 +167,8 @@ class StoredArrays:
         with self._lock:
             found = self._known.get(key)
             if found is None or found.is_over:
-                place = ArrayPlace(prefix, self.gate)
-                found = self._known[key] = StoredArray(zmap, place, name)
+                place = ArrayPlace(prefix, self.gate, name)
+                found = self._known[key] = StoredArray(zmap, place)
             return found
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:

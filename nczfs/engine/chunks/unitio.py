@@ -71,8 +71,7 @@ class UnitIO(ChunkStore):
 
     @property
     def prefix(self) -> Prefix:
-        """The current prefix of the array."""
-        return self._at.prefix
+        return self._at.identity
 
     @property
     def _place(self) -> str:
@@ -123,7 +122,7 @@ class UnitIO(ChunkStore):
         )
 
     def key(self, unit: UnitIndex) -> Key:
-        return join(self.prefix, self.array.chunk_keys.name(unit))
+        return join(self._at.prefix, self.array.chunk_keys.name(unit))
 
     def stat(self, unit: UnitIndex) -> Stat | None:
         try:
@@ -132,9 +131,10 @@ class UnitIO(ChunkStore):
             return None
 
     def delete(self, is_wanted: Callable[[UnitIndex], bool]) -> None:
-        start = f"{self.prefix}/" if self.prefix else ""
+        prefix = self._at.prefix
+        start = f"{prefix}/" if prefix else ""
         gone: list[Key] = []
-        for stat in self._zmap.list(self.prefix):
+        for stat in self._zmap.list(prefix):
             unit = self.array.unit_index(stat.key.removeprefix(start))
             if unit is not None and is_wanted(unit):
                 gone.append(stat.key)
@@ -142,7 +142,7 @@ class UnitIO(ChunkStore):
 
     def run_from(self, unit: UnitIndex) -> Run | None:
         is_small = prod(self.array.units.counts) <= RUN_UNITS
-        return self._zmap.run_from(self.prefix, None if is_small else self.key(unit))
+        return self._zmap.run_from(self._at.prefix, None if is_small else self.key(unit))
 
     def version(self, unit: UnitIndex) -> Version:
         stat = self.stat(unit)

@@ -378,7 +378,7 @@ class Editor:
         if journal is not None and edits.pending():
             node = self._dataset.node(variable.path)
             assert isinstance(node, Variable)
-            prefix = self._dataset.prefix(variable.key)
+            prefix = self._dataset.prefix(variable.path)
             journal.grown(prefix, node.array, lambda: bool(edits.pending()) or copy.is_owed)
 
     def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
