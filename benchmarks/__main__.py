@@ -5,6 +5,7 @@ scripts/bench reading --pairs 3  reading a directory store through a mount
 scripts/bench s3                 the same and more from an S3 server with 20 ms
 scripts/bench writing            writing through a mount, into a directory and S3
 scripts/bench netcdf             programs with live netCDF files beside files of their own
+scripts/bench hierarchies        reading and making many nodes in S3, beside their requests
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
 scripts/bench sharding           Zarr v3 and shards, beside zarr-python, zarrs and tensorstore
@@ -19,6 +20,7 @@ import sys
 
 from benchmarks import (
     codecs,
+    hierarchies,
     inprocess,
     netcdf,
     reading,
@@ -39,6 +41,7 @@ PARTS = {
     "inprocess": inprocess.main,
     "s3": s3.main,
     "s3store": s3store.main,
+    "hierarchies": hierarchies.main,
     "timeseries": timeseries.main,
     "sharding": sharding.main,
     "serving": serving.main,

@@ -366,7 +366,7 @@ def _limits() -> TextLimits:
     """Return the limits of what users give a command, which may be a large hierarchy."""
     from nczfs.zom import TextLimits
 
-    return TextLimits(bytes_max=512 << 20, members_max=16 << 20)
+    return TextLimits(bytes_max=512 << 20, members_max=4 << 20)
 
 
 def _print(text: str) -> None:

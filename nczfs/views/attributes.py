@@ -145,7 +145,7 @@ def _token(word: str) -> Token | None:
 def _strings(text: str) -> tuple[str, ...]:
     try:
         value = json.loads(text) if text.startswith("[") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)

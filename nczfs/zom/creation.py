@@ -124,7 +124,8 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     ------
     ObjectExists : something is there. StoreError. What was written before stays, and is valid.
     """
-    zmap, pool = dataset.zmap, dataset.engine.pools.edit
+    zmap, pools = dataset.zmap, dataset.engine.pools
+    pool = pools.ask if dataset.is_far else pools.edit  # small documents: each waits for its answer
 
     def write(at: str, each: Node) -> int:
         documents = list(documents_of(each))

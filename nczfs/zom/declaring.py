@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
+from nczfs.engine.structure.dependents import check_attributes
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NoSuchNode, NotWritable
+from nczfs.errors import BadValue, NameTaken, NoSuchNode, NotWritable
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
@@ -22,7 +23,8 @@ from nczfs.formats.zom.documents import keys_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Group, Node, group_of, with_members
 from nczfs.formats.zom.pointers import parts_of
 from nczfs.messages import shown
-from nczfs.model.hierarchy import GroupHeader, Json
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, GroupHeader, Json
 from nczfs.zmap.keys import join
 from nczfs.zom.creation import known_members, write_nodes
 from nczfs.zom.differences import Difference, diff
@@ -120,6 +122,12 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
     ]
     if hidden:
         raise NotWritable(f"/{shown(hidden[0])} belongs to the format; nothing was written")
+    for at, (attributes, names) in found.attributes.items():
+        values = [Attribute(n, NcType.JSON, attributes[n]) for n in names if n in attributes]
+        try:
+            check_attributes(dataset, _joined(path, at), values)
+        except (NameTaken, BadValue) as error:
+            raise NotWritable(str(error)) from error
     return found
 
 

@@ -1,44 +1,78 @@
-"""Datasets that programs declare in a mount by copying a zom.json."""
+"""Datasets that programs declare in a mount by copying a zom.json, over all kinds of stores."""
 
 from __future__ import annotations
 
 import subprocess
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import zarr
+from zarr.storage import LocalStore, ZipStore
 
-from nczfs.zom import ArrayV2, GroupV2, dumps, to_v3
+from nczfs.zom import ArrayV2, GroupV2, Node, dumps, to_v3
 from tests.support.mounts import mounted
+from tests.support.zarrs3 import of_zarr_python
 
-COUNT = 8
+NEW = "new.zarr"
+VALUES = np.arange(6, dtype="i4")
 X = ArrayV2((6,), (4,), "<i4", 0, attributes={"_ARRAY_DIMENSIONS": ["x"], "units": "m"})
-TREE = to_v3(GroupV2({"g": GroupV2({f"x{i}": X for i in range(COUNT)})}, {"title": "t"}))
+REFUSAL = "zom.json: ./members/g.: only attributes"
+STORES = ("directory", "zip", "s3")
+COUNTS = [
+    *((store, count) for store, count in zip(STORES, (8, 3, 3), strict=True)),
+    *(pytest.param(store, 1000, marks=pytest.mark.long) for store in STORES),
+]
+
+
+def tree(count: int) -> Node:
+    members = {f"x{i}": X for i in range(count)}
+    return to_v3(GroupV2({"g": GroupV2(members)}, {"title": "t"}))
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
 
 
-def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(tmp_path: Path) -> None:
+def new_store(
+    kind: str, place: Path, request: pytest.FixtureRequest
+) -> tuple[str, Callable[[], Any]]:
+    """Return the URL of a new store, and what zarr-python reads it by."""
+    if kind == "directory":
+        place.mkdir()
+        return str(place), lambda: LocalStore(place)
+    if kind == "zip":
+        archive = place.with_suffix(".zip")
+        zipfile.ZipFile(archive, "w").close()
+        return str(archive), lambda: ZipStore(archive, mode="r")
+    server = request.getfixturevalue("swift")
+    bucket = server.new_bucket()
+    return server.url(bucket), lambda: of_zarr_python(server, bucket)
+
+
+@pytest.mark.parametrize(("kind", "count"), COUNTS)
+def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, count: int
+) -> None:
     """SEMANTICS D23."""
     document = tmp_path / "tree.json"
-    document.write_text(f"{dumps(TREE)}\n")
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    values = np.arange(6, dtype="i4")
-    refusal = "zom.json: ./members/g.: only attributes"
-    with mounted(tmp_path / "one", expect=refusal) as one, mounted(tmp_path / "two") as two:
-        files = [mount / "datasets/new.zarr/zom.json" for mount in (one, two)]
+    document.write_text(f"{dumps(tree(count))}\n")
+    one_url, of_zarr = new_store(kind, tmp_path / "one", request)
+    two_url, _ = new_store("directory", tmp_path / "two", request)
+    with mounted(one_url, expect=REFUSAL) as one, mounted(two_url) as two:
+        files = [mount / "datasets" / NEW / "zom.json" for mount in (one, two)]
         for file in files:
             file.parent.mkdir()
             copied = run("cp", document, file)
             assert copied.returncode == 0, copied.stderr
             assert file.stat().st_size == document.stat().st_size
         assert run("diff", *files).stdout == ""
-        for i in range(COUNT):
-            (files[0].parent / f"g/x{i}/values.raw").write_bytes((values + i).tobytes())
-        (files[0].parent / "g/x7/attributes/units").write_text("km")
+        for i in range(count):
+            (files[0].parent / f"g/x{i}/values.raw").write_bytes((VALUES + i).tobytes())
+        (files[0].parent / "g/x2/attributes/units").write_text("km")
         found = run("diff", *files).stdout.splitlines()
         assert [line.split() for line in found if line[0] in "<>"] == [
             ["<", '"units":', '"km"'],
@@ -49,6 +83,7 @@ def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(tmp_path
         assert refused.returncode == 1
         assert "Operation not permitted" in refused.stderr
         assert "'/members/g': only attributes" in (files[0].parent / "info.json").read_text()
-    stored = zarr.open_group(tmp_path / "one/new.zarr", mode="r")
-    for i in range(COUNT):
-        assert np.asarray(stored[f"g/x{i}"]).tolist() == (values + i).tolist()
+    stored: Any = zarr.open_group(of_zarr(), path=NEW, mode="r")
+    assert {name: np.asarray(each).tolist() for name, each in stored["g"].arrays()} == {
+        f"x{i}": (VALUES + i).tolist() for i in range(count)
+    }

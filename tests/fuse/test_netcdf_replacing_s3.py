@@ -11,12 +11,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import obstore.store
 import pytest
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
-from zarr.storage import ObjectStore
 
 import nczfs
 from tests.fuse.test_netcdf_importing import run
@@ -36,6 +34,7 @@ from tests.support.netcdf import stored
 from tests.support.servers import Faults, S3Server
 from tests.support.settled import settled
 from tests.support.waiting import until
+from tests.support.zarrs3 import of_zarr_python
 
 __all__ = ["files"]
 
@@ -75,22 +74,6 @@ def test_a_group_of_a_bucket_is_replaced(
         assert root.problems == ()
     if inside:
         assert contents(swift.url(bucket, "foo.zarr")) == ONE
-
-
-def of_zarr_python(server: S3Server, bucket: str) -> ObjectStore[obstore.store.S3Store]:
-    """The bucket, as zarr-python reads it."""
-    return ObjectStore(
-        obstore.store.S3Store(
-            bucket,
-            endpoint=server.endpoint_url,
-            access_key_id=server.access_key,
-            secret_access_key=server.secret_key,
-            region="us-east-1",
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True},
-        ),
-        read_only=True,
-    )
 
 
 def test_zarr_python_never_reads_a_mixture(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 import numpy as np
@@ -12,6 +12,7 @@ from nczfs.engine.values.convert import converted_fill, fill_attribute
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.engine.values.quantize import split_off
 from nczfs.errors import Unsupported, UsageError
+from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN
 from nczfs.formats.base import MetadataFormat
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, DataType
@@ -27,6 +28,16 @@ from nczfs.model.hierarchy import (
 CHUNK_BYTES_WANTED = 4 << 20
 VLEN_ITEM_BYTES = 64  # assumed size of an element of variable length when chunks are chosen
 UNLIMITED_ALONE = 1024  # elements, as in netcdf-c
+
+
+def string_bytes(declaration: VariableDeclaration, root: Iterable[Attribute]) -> int | None:
+    """Return the bytes per string, if an attribute of a new variable or of the root gives them."""
+    for attributes, name in ((declaration.attributes, MAXSTRLEN), (root, DEFAULT_MAXSTRLEN)):
+        value = next((a.value for a in attributes if a.name == name), None)
+        number = value[0] if isinstance(value, tuple) and len(value) == 1 else None
+        if isinstance(number, int) and number > 0:
+            return number
+    return None
 
 
 def described(

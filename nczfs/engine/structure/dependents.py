@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.changes import AttributeChange
-from nczfs.errors import BadValue, NameTaken, NoSuchNode, NotWritable
+from nczfs.engine.metadata.changes import AttributeChange, SetAttribute, apply_all
+from nczfs.errors import (
+    BadMetadata,
+    BadValue,
+    NameTaken,
+    NoSuchNode,
+    NotWritable,
+    StructureChanged,
+)
+from nczfs.formats.jsonwrite import strict
 from nczfs.formats.names import below
 from nczfs.formats.overlay import Overlay
-from nczfs.formats.zarr3.dependents import redeclared
+from nczfs.formats.zarr3.dependents import SPELLINGS, declared_by, redeclared
 from nczfs.model.hierarchy import Attribute, Json, Variable
 from nczfs.model.keysets import UNKNOWN, family
 from nczfs.model.overlaps import Overlap, collisions, path_conflicts
+
+TRIES_MAX = 10  # each means that another client has changed what the array declares
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +33,23 @@ class Redeclare(AttributeChange):
     Attributes
     ----------
     partial : the partial document of the array of that name; None: it is not declared any more.
+    others : what the array declared when the new one was compared with that; None: it was not.
     """
 
     name: str
     partial: Json | None
+    others: tuple[Attribute, ...] | None = None
 
     @property
     def subject(self) -> tuple[str, ...]:
         return ("dependent array", self.name)
 
     def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
-        return redeclared(attributes, self.name, self.partial)
+        changed = redeclared(attributes, self.name, self.partial)
+        present = _declarations(attributes)
+        if self.others not in (None, present) and _declarations(changed) != present:
+            raise StructureChanged("another client has changed what the array declares meanwhile")
+        return changed
 
 
 def declare(
@@ -56,8 +72,16 @@ def declare(
     NotWritable : the array cannot declare any. BadValue : the declaration cannot be read, or its
         chunks would be in the way of others; nothing was changed. MetadataError, StoreError.
     """
-    change = _checked(dataset, path, name, partial, shares_keys=shares_keys)
-    _store(dataset, path, change)
+    for is_last in (*[False] * TRIES_MAX, True):
+        change = _checked(dataset, path, name, partial, shares_keys=shares_keys)
+        try:
+            _store(dataset, path, change)
+        except StructureChanged:
+            dataset.forget_documents(path)
+            if is_last:
+                raise
+        else:
+            break
     found = dataset.node(below(path, name))
     assert isinstance(found, Variable)
     return found
@@ -66,6 +90,35 @@ def declare(
 def check(dataset: Dataset, path: str, name: str, partial: Json) -> None:
     """Raise where `declare` would, as far as that can be told without storing anything."""
     _checked(dataset, path, name, partial, shares_keys=False)
+
+
+def check_attributes(dataset: Dataset, path: str, attributes: Iterable[Attribute]) -> None:
+    """Raise where `declare` would for an array that new values of attributes declare.
+
+    What the array at the path declares already may stay, whatever it is. Other attributes, and
+    those of nodes that cannot declare any, are not looked at.
+
+    Raises
+    ------
+    NameTaken, BadValue : as `declare`. MetadataError, StoreError.
+    """
+    changes = [SetAttribute(each) for each in attributes if each.name in SPELLINGS]
+    primary = dataset.node(path) if changes else None
+    if not isinstance(primary, Variable) or not _may_declare(primary):
+        return
+    changed = _rehearsed(dataset, primary, *changes)
+    try:
+        declared = declared_by(changed.attributes)
+    except BadMetadata as error:
+        raise BadValue(str(error)) from error
+    try:
+        known = declared_by(primary.attributes)
+    except BadMetadata:
+        known = {}
+    new = [n for n, each in declared.items() if n not in known or strict(each) != strict(known[n])]
+    for name in new:
+        _check_free(dataset, below(path, name))
+    _check_new(primary, changed, new, shares_keys=False)
 
 
 def withdraw(dataset: Dataset, path: str, name: str) -> int:
@@ -107,22 +160,38 @@ def _checked(
     primary = declaring_array(dataset, path)
     if any(each.name == name for each in primary.dependents):
         raise NameTaken(f"/{path}: declares an array {name!r} already")
-    goal = below(path, name)
-    if dataset.load(goal) is not None:
-        raise NameTaken(f"/{goal}: exists already")
-    change = Redeclare(name=name, partial=partial)
-    changed = _rehearsed(dataset, primary, change)
-    new = next((each for each in changed.dependents if each.name == name), None)
-    if new is None:
+    _check_free(dataset, below(path, name))
+    change = Redeclare(name=name, partial=partial, others=_declarations(primary.attributes))
+    _check_new(primary, _rehearsed(dataset, primary, change), [name], shares_keys=shares_keys)
+    return change
+
+
+def _check_free(dataset: Dataset, path: str) -> None:
+    """Raise NameTaken if a node with a document is at a path."""
+    node = dataset.load(path)
+    if node is not None and not (isinstance(node.node, Variable) and node.node.is_dependent):
+        raise NameTaken(f"/{path}: exists already")
+
+
+def _check_new(
+    primary: Variable, changed: Variable, names: Collection[str], *, shares_keys: bool
+) -> None:
+    """Raise BadValue if new dependent arrays cannot be read, or are in the way of others.
+
+    Parameters
+    ----------
+    changed : the primary as it is read with them.
+    """
+    found = {each.name: each for each in changed.dependents}
+    if not found.keys() >= set(names):
         known = set(primary.problems)
         why = next((each for each in changed.problems if each not in known), "it cannot be read")
         raise BadValue(why)
-    ours = {each.path for each in family(new)}
+    ours = {each.path for name in names for each in family(found[name])}
     arrays = list(family(changed))
     if not shares_keys:
         _check(ours, collisions(arrays), "has chunks of the same keys")
     _check(ours, path_conflicts(arrays), "has chunks that no directory can hold beside its own")
-    return change
 
 
 def declaring_array(dataset: Dataset, path: str) -> Variable:
@@ -130,17 +199,25 @@ def declaring_array(dataset: Dataset, path: str) -> Variable:
     node = dataset.node(path)
     if not isinstance(node, Variable):
         raise NoSuchNode(f"/{path}: is a group; only arrays declare others")
-    if node.format != "zarr3" or node.is_dependent:
+    if not _may_declare(node):
         what = "is a dependent array itself" if node.is_dependent else f"is of {node.format}"
         raise NotWritable(f"/{path}: {what}; arrays of zarr3 with documents declare others")
     return node
 
 
-def _rehearsed(dataset: Dataset, primary: Variable, change: Redeclare) -> Variable:
-    """Return an array as it is read once a change is stored. Nothing is stored."""
+def _may_declare(node: Variable) -> bool:
+    return node.format == "zarr3" and not node.is_dependent
+
+
+def _declarations(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:
+    return tuple(each for each in attributes if each.name in SPELLINGS)
+
+
+def _rehearsed(dataset: Dataset, primary: Variable, *changes: AttributeChange) -> Variable:
+    """Return an array as it is read once changes are stored. Nothing is stored."""
     single, documents = dataset.format.single, dataset.documents()
     documents.fetch(single.keys_to_change(primary.path))
-    written = single.write_node(change.apply(primary), documents)
+    written = single.write_node(apply_all(primary, changes), documents)
     node = single.read_node(primary.path, Overlay(documents, dict(written)))
     assert isinstance(node, Variable)
     return node

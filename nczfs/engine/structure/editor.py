@@ -16,8 +16,15 @@ from nczfs.engine.metadata.changes import (
     GroupBecomesArray,
     SetAttribute,
 )
-from nczfs.engine.structure import groupdimensions, relayout, removal, renaming, resizing
-from nczfs.engine.structure.creation import described
+from nczfs.engine.structure import (
+    dependents,
+    groupdimensions,
+    relayout,
+    removal,
+    renaming,
+    resizing,
+)
+from nczfs.engine.structure.creation import described, string_bytes
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
     CodecError,
@@ -28,7 +35,7 @@ from nczfs.errors import (
     Unsupported,
     UsageError,
 )
-from nczfs.formats.attributes import DEFAULT_MAXSTRLEN, MAXSTRLEN, is_hidden
+from nczfs.formats.attributes import is_hidden
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.limits import check_array
@@ -254,7 +261,8 @@ class Editor:
             afterwards.
         """
         if declaration.string_bytes is None:
-            declaration = replace(declaration, string_bytes=self._string_bytes(declaration))
+            root = self._group("").attributes if declaration.type is NcType.STRING else ()
+            declaration = replace(declaration, string_bytes=string_bytes(declaration, root))
         dataset = self._dataset
         metadata_format = metadata_format or dataset.format
         variable = described(path, declaration, dimensions, metadata_format, self._separator)
@@ -311,7 +319,8 @@ class Editor:
         Raises
         ------
         UsageError : the name is reserved by the format. BadValue : the `_FillValue` does not fit
-            the variable. StructureChanged : another variable has the path.
+            the variable. StructureChanged : another variable has the path. NameTaken, BadValue :
+            as `dependents.declare`, where the attribute declares arrays.
         """
         self.set_attributes(path, [attribute], array)
 
@@ -322,7 +331,7 @@ class Editor:
         array: ArrayDescription | None = None,
     ) -> None:
         """Give attributes values, all together, as `set_attribute` does for one."""
-        changes: list[Change] = []
+        changes: list[SetAttribute] = []
         for attribute in attributes:
             if is_hidden(attribute.name):
                 raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
@@ -331,6 +340,7 @@ class Editor:
                 nc_type = _nc_type(self._dataset.node(path))
                 named = named if nc_type is None else as_fill_value(named, nc_type)
             changes.append(SetAttribute(named, array=array))
+        dependents.check_attributes(self._dataset, path, [each.attribute for each in changes])
         self._add_all(path, changes)
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
@@ -354,6 +364,7 @@ class Editor:
         known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
         # As text, because NaN equals nothing.
         new = [each for each in attributes if repr(known.get(each.name)) != repr(each)]
+        dependents.check_attributes(self._dataset, path, new)
         self._add_all(path, [SetAttribute(attribute, array=array) for attribute in new])
 
     def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
@@ -435,19 +446,6 @@ class Editor:
         self._add_all(path, [change])
         if isinstance(change, Create) and isinstance(change.node, Variable):
             self._dataset.array(change.node).stored.is_new = True
-
-    def _string_bytes(self, declaration: VariableDeclaration) -> int | None:
-        """Return the bytes per string, if an attribute of the variable or the root gives them."""
-        root = self._group("").attributes if declaration.type is NcType.STRING else ()
-        for attributes, name in (
-            (declaration.attributes, MAXSTRLEN),
-            (root, DEFAULT_MAXSTRLEN),
-        ):
-            value = next((a.value for a in attributes if a.name == name), None)
-            number = value[0] if isinstance(value, tuple) and len(value) == 1 else None
-            if isinstance(number, int) and number > 0:
-                return number
-        return None
 
     def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         listed: tuple[str, ...] | None = () if self._dataset.format.declares else None

@@ -79,6 +79,12 @@ def declarations(attributes: Mapping[str, Json], where: str) -> Mapping[str, Jso
     return value
 
 
+def declared_by(attributes: Sequence[Attribute]) -> Mapping[str, Json]:
+    """Return what the attributes of an array declare; see `declarations`."""
+    values = {each.name: each.value for each in attributes if each.name in SPELLINGS}
+    return declarations(cast(dict[str, Json], values), "attributes")
+
+
 def inherited(members: Mapping[str, Json]) -> dict[str, Json]:
     """Return what arrays inherit from the document of their primary, its attributes apart."""
     return {name: value for name, value in members.items() if name != ATTRIBUTES}
@@ -132,8 +138,7 @@ def redeclared(
     ------
     BadMetadata : the present declaration cannot be read.
     """
-    values = {each.name: each.value for each in attributes if each.name in SPELLINGS}
-    declared = dict(declarations(cast(dict[str, Json], values), "attributes"))
+    declared = dict(declared_by(attributes))
     declared.pop(name, None)
     if partial is not None:
         declared[name] = partial

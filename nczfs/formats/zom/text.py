@@ -24,7 +24,7 @@ class TextLimits:
     """What a text may have. A byte can take four in memory, and a member a hundred."""
 
     bytes_max: int = 32 << 20
-    members_max: int = 1 << 20
+    members_max: int = 1 << 19  # 10,000 arrays of several dimensions have 400,000
     depth_max: int = DEPTH_MAX  # what reads and walks a hierarchy recurses
 
 

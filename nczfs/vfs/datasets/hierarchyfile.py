@@ -132,6 +132,8 @@ class _OpenHierarchy(OpenJudged):
             return
         try:
             json.loads(data)
+        except RecursionError:
+            pass  # it is refused below, as nested too deep
         except ValueError:
             return  # the flush tells what is wrong, unless it is only the beginning
         with self._refused():

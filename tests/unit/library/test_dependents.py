@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,19 @@ import pytest
 import nczfs
 from nczfs.cli.main import main
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import NoContent, NotADataset, NotWritable
+from nczfs.engine.structure import dependents as structure
+from nczfs.errors import BadValue, NameTaken, NoContent, NotADataset, NotWritable
 from nczfs.library.variable import Variable
 from tests.conftest import ExpectedWarnings
-from tests.support.dependents import FLAT, VALUES, array_document, put, write_dependents_sample
+from tests.support.dependents import (
+    BEFORE_Q,
+    DECLARED,
+    FLAT,
+    VALUES,
+    array_document,
+    put,
+    write_dependents_sample,
+)
 from tests.support.sample import upload, zip_up
 from tests.support.servers import S3Server
 
@@ -260,6 +269,7 @@ def test_conflicts_of_directories_are_told_in_stores_that_have_none(
     assert f"note /t/sum: {why}" in capsys.readouterr().out.splitlines()
 
 
+V2 = '{"chunk_key_encoding": {"name": "v2"}}'
 DOT = '{"chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}'
 
 
@@ -310,3 +320,74 @@ def test_nothing_is_written_of_what_is_refused(
     assert main(["dependents", "add", str(alone), name, document]) != 0
     assert why in capsys.readouterr().err
     assert (alone / "zarr.json").read_bytes() == before
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ({"twin": {}}, "has chunks of the same keys, such as c/0/0"),
+    ({"mask": json.loads(DOT), "other": json.loads(DOT)}, "/v/(mask|other) has chunks of the same"),
+    ({"a/b": json.loads(DOT)}, "contains a slash"),
+    ({"bad": {"shape": [1]}}, "chunk_shape has 2 dimensions"),
+    ({"bad": []}, "not an object"),
+    ("mask", "not an object"),
+]
+
+
+@pytest.mark.parametrize(("declared", "why"), REFUSED)
+def test_an_attribute_declares_by_the_same_rules(alone: Path, declared: Any, why: str) -> None:
+    before = (alone / "zarr.json").read_bytes()
+    with nczfs.open(str(alone.parent), "r+") as root, pytest.raises(BadValue, match=why):
+        at(root, "v").attrs["dependent-arrays"] = declared
+    assert (alone / "zarr.json").read_bytes() == before
+
+
+def test_an_attribute_keeps_what_is_declared_whatever_it_is(place: Path) -> None:
+    """A twin and a bad entry stay; a new array may be in the way of none of them."""
+    declared = {**DECLARED, "fresh": {"chunk_key_encoding": BEFORE_Q}}
+    with nczfs.open(str(place), "r+") as root:
+        with pytest.raises(BadValue, match="/t/q has chunks of the same keys"):
+            at(root, "t").attrs["dependent-arrays"] = declared
+        declared["fresh"] = {"chunk_key_encoding": {**BEFORE_Q, "name": "suffix"}}
+        declared["fresh"]["chunk_key_encoding"]["configuration"] = {"suffix": ".s"}
+        at(root, "t").attrs["dependent-arrays"] = declared
+    with nczfs.open(str(place)) as root:
+        assert list(at(root, "t").dependents) == ["mask", "q", "twin", "fresh"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "error"),
+    [
+        ("other", DOT, BadValue),  # chunks of the same keys
+        ("mask", V2, NameTaken),
+        ("mask", DOT, None),  # the same: both get it
+        ("other", V2, None),
+    ],
+)
+def test_what_another_client_declares_meanwhile_is_seen(
+    alone: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    theirs: str,
+    ours: str,
+    error: type[Exception] | None,
+) -> None:
+    """Between the comparison of keys and the write."""
+    url, first = str(alone.parent), True
+
+    def checked(*arguments: Any, **options: Any) -> Any:
+        nonlocal first
+        change = compare(*arguments, **options)
+        if first:
+            first = False
+            with nczfs.open(url, "r+") as other:
+                structure.declare(other.engine_dataset, "v", theirs, json.loads(DOT))
+        return change
+
+    compare = structure._checked
+    monkeypatch.setattr(structure, "_checked", checked)
+    with nczfs.open(url, "r+") as root:
+        outcome = nullcontext() if error is None else pytest.raises(error)
+        with outcome:
+            structure.declare(root.engine_dataset, "v", "mask", json.loads(ours))
+    with nczfs.open(url) as root:
+        assert list(at(root, "v").dependents) == sorted(
+            {theirs} if error else {theirs, "mask"}, reverse=True
+        )

@@ -100,6 +100,7 @@ def test_it_is_made_once_for_a_listing(fs: TreeFileSystem, monkeypatch: pytest.M
         return shown_hierarchy(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(hierarchies, "shown_hierarchy", counted)
+    monkeypatch.setattr(hierarchies, "now", lambda: 0.0)  # it is believed for a second
     listing(fs, D)
     find(fs, f"{D}/v")
     assert not made
@@ -185,6 +186,7 @@ def test_what_is_refused_changes_nothing_and_is_a_problem(
         (b'{"zarr_format": 2, "members": {"x": 1}}', "/members/x: 1 is not an object"),
         (b'{"zarr_format": 2, "members": {}', "not JSON at line 1"),
         (b"[" * 100_000, "levels"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "levels"),
         (b"\xff", "UTF-8"),
     ],
 )

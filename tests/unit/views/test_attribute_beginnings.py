@@ -57,6 +57,12 @@ def test_every_beginning_of_a_number_can_begin_one(number: str) -> None:
         assert begins_number(number[:stop].encode()), number[:stop]
 
 
+def test_lists_within_lists_are_a_text_however_many_they_are() -> None:
+    text = "[" * 5000 + "]" * 5000
+    found = attribute_from("a", text.encode(), Attribute("a", NcType.STRING, ()))
+    assert found.value == (text,)
+
+
 REFUSED: list[tuple[NcType, bytes]] = [
     (NcType.INT, b"x"),
     (NcType.INT, b"many\n"),

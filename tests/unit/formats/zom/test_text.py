@@ -171,6 +171,17 @@ def test_hostile_text_is_refused_in_little_memory(text: str | bytes, why: str) -
         tracemalloc.stop()
 
 
+def test_a_million_values_are_refused_before_they_are_built() -> None:
+    text = '{"zarr_format": 2, "attributes": {"a": [' + "0," * 1_000_000 + "0]}}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadMetadata, match="has more than 524288 members"):
+            loads(text)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_pair_of_surrogates_is_one_character() -> None:
     node = loads('{"zarr_format": 2, "attributes": {"a": "\\ud83d\\ude00 \\\\ud800"}}')
     assert node.attributes == {"a": "\U0001f600 \\ud800"}
