@@ -1,25 +1,24 @@
 """The service as an ASGI application: from requests to answers, and these to the server.
 
 Answers are made in threads, a piece at a time, because the engine blocks. A piece is made while the
-one before it is being sent, and no earlier: a client that reads slowly costs the memory of two
+one before it is being sent, and no earlier: a client that reads slowly costs the memory of a few
 pieces, and no thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import anyio
-import anyio.to_thread
-from anyio import CapacityLimiter, create_memory_object_stream
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -96,10 +95,10 @@ def application(
     """
     budget = Budget()
     cdm = CdmRemote(store, budget, record_dimensions)
-    workers = CapacityLimiter(options.threads)
+    workers = ThreadPoolExecutor(options.threads, "nczfs-answer")
 
     async def made(make: Callable[[], _T]) -> _T:
-        return await anyio.to_thread.run_sync(make, limiter=workers)
+        return await asyncio.wrap_future(workers.submit(make))
 
     async def respond(request: Request, make: Callable[[], Answer]) -> Response:
         try:
@@ -116,7 +115,7 @@ def application(
             answer = answer_of(error)
             pieces = iter(answer.pieces)
             first = next(pieces)
-        return _Pieces(answer, first, pieces, made)
+        return _Pieces(answer, first, pieces, workers)
 
     async def cdmremote(request: Request) -> Response:
         path = request.path_params.get("path", "")
@@ -172,7 +171,7 @@ class _Pieces(Response):
         answer: Answer,
         first: Buffer | None,
         pieces: Iterator[Buffer],
-        made: Callable[[Callable[[], Any]], Any],
+        workers: ThreadPoolExecutor,
     ) -> None:
         self.status_code = answer.status
         self.media_type = None
@@ -187,7 +186,8 @@ class _Pieces(Response):
         ]
         self._first = first
         self._pieces = pieces
-        self._made = made
+        self._workers = workers
+        self._following: Future[Buffer | None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"status": self.status_code, "headers": self.raw_headers}
@@ -199,46 +199,45 @@ class _Pieces(Response):
             # Without the end of the body the server cuts the connection.
             log.warning("%s: %s", shown(scope["path"]), error)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._made(lambda: _close(self._pieces))
+            await asyncio.wrap_future(self._workers.submit(self._end))
 
     async def _sends_all(self, receive: Receive, send: Send) -> bool:
         """Send the pieces. Returns False if the client has gone away. Raises NczfsError."""
-        sender, receiver = create_memory_object_stream[Buffer](0)
-        errors: list[NczfsError] = []
         is_complete = False
+        error: NczfsError | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_at_disconnect, receive, group.cancel_scope)
-            group.start_soon(self._make_all, sender, errors)
-            await _forward(receiver, send)
-            is_complete = not errors
+            try:
+                await self._send_each(send)
+                is_complete = True
+            except NczfsError as raised:  # the group would wrap it
+                error = raised
             group.cancel_scope.cancel()
-        if errors:
-            raise errors[0]
+        if error is not None:
+            raise error
         return is_complete
 
-    async def _make_all(
-        self, sender: MemoryObjectSendStream[Buffer], errors: list[NczfsError]
-    ) -> None:
-        async with sender:
-            piece = self._first
-            self._first = None
-            while piece is not None:
-                await sender.send(piece)
-                try:
-                    piece = await self._made(lambda: next(self._pieces, None))
-                except NczfsError as error:
-                    errors.append(error)
-                    return
+    async def _send_each(self, send: Send) -> None:
+        piece, self._first = self._first, None
+        while piece is not None:
+            # Begun here and not in another task: sending gives way to others only when it waits.
+            self._following = self._workers.submit(next, self._pieces, None)
+            await _send(piece, send)
+            piece = None
+            piece = await asyncio.wrap_future(self._following)
+
+    def _end(self) -> None:
+        """End what makes pieces, so that it releases what it holds."""
+        if self._following is not None and not self._following.cancel():
+            wait([self._following])
+        _close(self._pieces)
 
 
-async def _forward(receiver: MemoryObjectReceiveStream[Buffer], send: Send) -> None:
-    async with receiver:
-        async for piece in receiver:
-            view = memoryview(piece)
-            for start in range(0, len(view), SENT_BYTES):
-                part = view[start : start + SENT_BYTES]
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+async def _send(piece: Buffer, send: Send) -> None:
+    view = memoryview(piece)
+    for start in range(0, len(view), SENT_BYTES):
+        part = view[start : start + SENT_BYTES]
+        await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 async def _cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -248,7 +247,6 @@ async def _cancel_at_disconnect(receive: Receive, scope: anyio.CancelScope) -> N
 
 
 def _close(pieces: Iterator[Buffer]) -> None:
-    """End what makes pieces, so that it releases what it holds."""
     close = getattr(pieces, "close", None)
     if close is not None:
         with suppress(NczfsError):

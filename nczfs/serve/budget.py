@@ -8,8 +8,8 @@ BLOCK_BYTES_MIN: Final = 256 << 10
 BLOCK_BYTES_MAX: Final = 4 << 20
 BUDGET_BYTES: Final = 64 << 20
 
-COPIES: Final = 4
-"""Of a block, that an answer holds: being made, being sent, in the frame of HTTP, in the socket."""
+COPIES: Final = 5
+"""Blocks that an answer holds: begun, made, being sent, in the frame of HTTP, in the socket."""
 
 
 class Budget:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from math import prod
 from typing import Any
 
@@ -27,9 +28,10 @@ def value_blocks(
 ) -> Iterator[Values]:
     """Yield the selected elements, one-dimensional.
 
-    A block of whole chunks is decoded into its own memory. Otherwise the chunks of the next block
-    are requested before a block is read, so that they stay in the cache: a chunk that several
-    blocks touch is decoded once, as long as the cache has room for a row of chunks.
+    Another thread works on the next block while one is read. A block of whole chunks is decoded
+    into its own memory. Otherwise the chunks of the next block are requested before a block is
+    read, so that they stay in the cache: a chunk that several blocks touch is decoded once, as long
+    as the cache has room for a row of chunks.
 
     Parameters
     ----------
@@ -42,23 +44,65 @@ def value_blocks(
     ------
     CodecError, MissingChunk, StructureChanged, StoreError.
     """
-    dtype, grid = dtype or array.description.dtype.native, array.description.grid
+    dtype = dtype or array.description.dtype.native
     tally = Tally()
     selections = block_selections(
         ranges, array.description.chunk_shape, max(1, block_bytes // max(1, dtype.itemsize))
     )
-    following = next(selections, None)
+    blocks = (_Block(array, selection, dtype, tally, fresh_since) for selection in selections)
+    following = next(blocks, None)
     while following is not None:
-        selection, following = following, next(selections, None)
-        if following is not None and not (array.source.is_grouped or _is_whole(following, grid)):
-            for part in itertools.islice(following.by_chunk(grid), AHEAD_MAX):
-                array.request(part.chunk, tally, fresh_since)
-        values = np.empty(selection.shape, dtype)
-        if (box := selection.box) is None or _is_whole(selection, grid):
-            array.read_selection(selection, values, tally, fresh_since)
+        block, following = following, next(blocks, None)
+        if following is not None:
+            following.begin()
+        yield block.read()
+
+
+class _Block:
+    """Selected elements that are read together."""
+
+    def __init__(
+        self,
+        array: Array,
+        selection: Selection,
+        dtype: np.dtype[Any],
+        tally: Tally,
+        fresh_since: float,
+    ) -> None:
+        self._array = array
+        self._selection = selection
+        self._dtype = dtype
+        self._tally = tally
+        self._fresh_since = fresh_since
+        self._is_whole = _is_whole(selection, array.description.grid)
+        self._begun: tuple[Values, Future[None]] | None = None
+
+    def begin(self) -> None:
+        """Let other threads work on it; several chunks near by are divided when they are read."""
+        array, grid = self._array, self._array.description.grid
+        if self._is_whole and not array.far:
+            if len(self._selection.by_chunk(grid)) == 1:
+                values = np.empty(self._selection.shape, self._dtype)
+                begun = array.begin_selection(
+                    self._selection, values, self._tally, self._fresh_since
+                )
+                self._begun = values, begun
+        elif not array.source.is_grouped:
+            for part in itertools.islice(self._selection.by_chunk(grid), AHEAD_MAX):
+                array.request(part.chunk, self._tally, self._fresh_since)
+
+    def read(self) -> Values:
+        """Return the elements, one-dimensional."""
+        if self._begun is not None:
+            values, begun = self._begun
+            begun.result()
+            return values.reshape(-1)
+        values = np.empty(self._selection.shape, self._dtype)
+        if self._is_whole or (box := self._selection.box) is None:
+            self._array.read_selection(self._selection, values, self._tally, self._fresh_since)
         else:
-            array.read_box(box, values, tally, fresh_since)
-        yield values.reshape(-1)
+            self._array.read_box(box, values, self._tally, self._fresh_since)
+        return values.reshape(-1)
 
 
 def _is_whole(selection: Selection, grid: ChunkGrid) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from itertools import starmap
 from math import prod
@@ -114,6 +115,17 @@ class Array:
             self._reader.in_order(iter(selections), out, tally, fresh_since)
         else:
             self._reader.shared_out(selections, out, tally, fresh_since)
+
+    def begin_selection(
+        self, selection: Selection, out: Values, tally: Tally, fresh_since: float = 0.0
+    ) -> Future[None]:
+        """Let one other thread do what `read_selection` does, for few chunks of a near store.
+
+        `out` is that thread's until the future is done.
+        """
+        assert out.shape == selection.shape
+        selections = selection.by_chunk(self.description.grid)
+        return self._reader.begun(selections, out, tally, fresh_since)
 
     def read_run(self, first: int, out: Values, tally: Tally, fresh_since: float = 0.0) -> None:
         """Copy ``len(out)`` consecutive elements in C order, from `first` on, into `out`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from itertools import chain, groupby, islice
 
 from nczfs.engine.arrays.arraychunks import ArrayChunks
@@ -105,12 +106,17 @@ class SelectionReader:
         if len(selections) < 2:
             self._copy_each(selections, out, tally, fresh_since)
             return
-        pool, threads = self._chunks.pools.assemble, self._threads
-        if self._may_wait:
-            pool, threads = self._chunks.pools.copy, 2 * threads
+        threads = 2 * self._threads if self._may_wait else self._threads
         with UnderWay(2 * threads) as copies:
             for batch in batches(selections, threads, max(ITEMS_MAX, self._small_count)):
-                copies.add(pool.submit(self._copy_each, batch, out, tally, fresh_since))
+                copies.add(self.begun(batch, out, tally, fresh_since))
+
+    def begun(
+        self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+    ) -> Future[None]:
+        """Begin to copy in one other thread, otherwise as `shared_out` does."""
+        pool = self._chunks.pools.copy if self._may_wait else self._chunks.pools.assemble
+        return pool.submit(self._copy_each, selections, out, tally, fresh_since)
 
     def _copy_each(
         self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float

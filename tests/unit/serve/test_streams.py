@@ -15,17 +15,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from siphon.cdmr.ncstream import read_ncstream_messages
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import nczfs
 from nczfs import metrics
 from nczfs.serve.app import AppOptions
 from nczfs.serve.server import ServerOptions
+from nczfs.serve.values import value_blocks
 from tests.conftest import ExpectedWarnings
 from tests.support.served import DEADLINE_S, Served, served
 
@@ -143,6 +145,34 @@ def test_chunks_are_decoded_once(service: Served, name: str) -> None:
     )
     assert np.array_equal(values.reshape(-1), np.arange(8 * MIB // 4, dtype="f4"))
     assert metrics.value("nczfs_chunks_decoded_total") - before == 16
+
+
+def test_the_next_block_is_made_while_one_is_sent(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [threading.Event(), threading.Event()]
+
+    def noted(*words: Any) -> Iterator[Any]:
+        following = iter(made)
+        for block in value_blocks(*words):
+            next(following).set()
+            yield block
+
+    def waiting(app: ASGIApp) -> ASGIApp:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def sending(message: Message) -> None:
+                if len(message.get("body", b"")) > 1000:  # of the first block, not the head
+                    assert made[1].wait(DEADLINE_S)  # in the event loop, which only sends
+                await send(message)
+
+            await app(scope, receive, sending)
+
+        return answer
+
+    monkeypatch.setattr("nczfs.serve.cdm.value_blocks", noted)
+    with served(store, around=waiting) as service:
+        got = service.get("cdmremote/a.zarr?req=data&var=good")
+    assert len(got.body) > 8 * MIB
 
 
 # -- clients ---------------------------------------------------------------------------------------

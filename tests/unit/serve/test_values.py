@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nczfs
+from nczfs.engine.arrays.array import Array
+from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.options import Tally
+from nczfs.errors import CodecError
 from nczfs.serve.values import block_selections, value_blocks
 
 
@@ -70,3 +77,58 @@ def test_blocks_come_in_the_byte_order_that_is_asked_for(
         blocks = value_blocks(array, [rows, range(6)], 0.0, 100, np.dtype(">f4"))
         found = b"".join(block.tobytes() for block in blocks)
     assert found == values[rows].astype(">f4").tobytes()
+
+
+# -- work on the next block ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[Array]:
+    """Six chunks of one row, of which the last one is broken."""
+    with nczfs.open(str(tmp_path / "d"), "w", format="zarr2") as made:
+        v = made.create_variable("v", (6, 8), "f4", chunks=(1, 8))
+        v[...] = np.arange(48, dtype="f4").reshape(6, 8)
+    (tmp_path / "d/v/5.0").write_bytes(b"broken")
+    with nczfs.open(str(tmp_path / "d")) as opened:
+        yield opened.engine_dataset.array(opened.variables["v"].description)
+
+
+def test_the_next_chunk_is_decoded_while_one_is(
+    rows: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = threading.Barrier(2)
+    copy = ArrayChunks.copy_past_cache
+
+    def met(chunks: ArrayChunks, *words: Any) -> None:
+        meeting.wait(60)
+        copy(chunks, *words)
+
+    monkeypatch.setattr(ArrayChunks, "copy_past_cache", met)
+    blocks = value_blocks(rows, [range(2), range(8)], 0.0, 32)
+    assert np.concatenate(list(blocks)).tolist() == list(range(16))
+
+
+def test_an_error_of_a_block_comes_after_the_blocks_before_it(rows: Array) -> None:
+    blocks = value_blocks(rows, [range(6), range(8)], 0.0, 32)
+    assert [next(blocks)[0] for _ in range(5)] == [0, 8, 16, 24, 32]
+    with pytest.raises(CodecError):
+        next(blocks)
+
+
+def test_the_next_chunk_of_a_far_store_is_requested_ahead(
+    rows: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested: list[tuple[int, ...]] = []
+    request = Array.request
+
+    def noted(array: Array, index: tuple[int, ...], tally: Tally, fresh_since: float) -> bool:
+        requested.append(index)
+        return request(array, index, tally, fresh_since)
+
+    monkeypatch.setattr(Array, "request", noted)
+    monkeypatch.setattr(rows, "far", True)
+    blocks = value_blocks(rows, [range(5), range(8)], 0.0, 32)
+    assert next(blocks).tolist() == list(range(8))
+    assert requested == [(1, 0)]
+    assert np.concatenate(list(blocks)).tolist() == list(range(8, 40))
+    assert requested == [(1, 0), (2, 0), (3, 0), (4, 0)]
