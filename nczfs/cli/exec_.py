@@ -84,9 +84,14 @@ def run(request: CommandLine) -> int:
         mountpoint = mount.prepare(request.arguments.at, settings)
     except UsageError as error:
         raise UsageError(f"{error} (--at PATH names it)") from error
-    daemon = mount.start(url, mountpoint, request, lambda: _end_after(this))
+    reasons, told = os.pipe()
+    daemon = mount.start(
+        url, mountpoint, request, lambda: _end_after(this), lambda text: _tell(told, text)
+    )
+    os.close(told)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
-    status = _Mounted(mountpoint, daemon, settings.seconds("flush-timeout")).run(words, mask)
+    timeout_s = settings.seconds("flush-timeout")
+    status = _Mounted(mountpoint, daemon, timeout_s, reasons).run(words, mask)
     if status < 0:
         _end_by(-status)
     return status
@@ -103,10 +108,22 @@ def _end_after(process: int) -> None:
     threading.Thread(target=wait, name="nczfs-exec", daemon=True).start()
 
 
-class _Mounted:
-    """A mount with its daemon. All methods are for the main thread, with the signals blocked."""
+def _tell(descriptor: int, reason: str) -> None:
+    """In the daemon: tell the process that waits for the command why something is not stored."""
+    with suppress(OSError):  # it was killed
+        os.write(descriptor, reason.encode("utf-8", "replace")[: select.PIPE_BUF])
 
-    def __init__(self, mountpoint: str, daemon: int, flush_timeout_s: float) -> None:
+
+class _Mounted:
+    """A mount with its daemon. All methods are for the main thread, with the signals blocked.
+
+    Parameters
+    ----------
+    reasons : has, when the daemon has ended, why something could not be stored.
+    """
+
+    def __init__(self, mountpoint: str, daemon: int, flush_timeout_s: float, reasons: int) -> None:
+        self._reasons = reasons
         self._mountpoint = mountpoint
         self._daemon = daemon
         self._ended = os.pidfd_open(daemon)
@@ -163,6 +180,12 @@ class _Mounted:
         if spool.is_dir():
             complain("nczfs", umount.left_text(self._mountpoint, spool))
             return False
+        os.set_blocking(self._reasons, False)
+        with suppress(BlockingIOError):
+            if reason := os.read(self._reasons, select.PIPE_BUF).decode("utf-8", "replace"):
+                # Such as the removal of an attribute, which the spool does not hold.
+                complain("nczfs", f"{self._mountpoint}: not everything could be stored: {reason}")
+                return False
         return True
 
 

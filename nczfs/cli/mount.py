@@ -83,13 +83,18 @@ def prepare(mountpoint: str, settings: Settings) -> str:
 
 
 def start(
-    url: str, mountpoint: str, request: CommandLine, begin: Callable[[], None] = lambda: None
+    url: str,
+    mountpoint: str,
+    request: CommandLine,
+    begin: Callable[[], None] = lambda: None,
+    on_unsaved: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Mount in the background. Returns the daemon's process id when the mount answers.
 
     Parameters
     ----------
     begin : called first of all in the daemon.
+    on_unsaved : called last in the daemon if something could not be stored, with the reason.
     """
     target = logs.configure_background(request.settings, mountpoint)
     options = BackgroundOptions(
@@ -108,13 +113,18 @@ def start(
                 stack.close()
                 ready()
 
-            mount(url, mountpoint, request, target.path, on_ready)
+            mount(url, mountpoint, request, target.path, on_ready, on_unsaved)
 
     return run_in_background(work, options)
 
 
 def mount(
-    url: str, mountpoint: str, request: CommandLine, log: Path | None, on_ready: Callable[[], None]
+    url: str,
+    mountpoint: str,
+    request: CommandLine,
+    log: Path | None,
+    on_ready: Callable[[], None],
+    on_unsaved: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Imported after the fork, because NumPy starts threads when it is imported; and other commands
@@ -214,6 +224,7 @@ def mount(
         ),
         invalidator=invalidator,
         on_ready=on_ready,
+        on_unsaved=on_unsaved,
     )
 
 

@@ -108,6 +108,7 @@ def serve(
     *,
     invalidator: Invalidator | None = None,
     on_ready: Callable[[], None] | None = None,
+    on_unsaved: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Mount `fs` and answer the kernel until it is unmounted or a signal ends it.
 
@@ -119,6 +120,7 @@ def serve(
     mountpoint : an existing directory, checked with `mounting.prepare`, or ``/dev/fd/N``.
     invalidator : whose methods `fs` was given; it is started and stopped here.
     on_ready : called once, on the event loop, when requests are answered.
+    on_unsaved : called at the end if something could not be stored, with the reason.
 
     Raises
     ------
@@ -132,7 +134,7 @@ def serve(
         _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None), ending)
     finally:
         ending.begin()
-        _close(fs, options.flush_timeout_s, ending)
+        _close(fs, options.flush_timeout_s, ending, on_unsaved)
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
@@ -257,7 +259,9 @@ def _words(options: MountOptions, *, by_modes: bool) -> set[str]:
     return words
 
 
-def _close(fs: FileSystem, timeout_s: float, ending: _SlowEnd) -> None:
+def _close(
+    fs: FileSystem, timeout_s: float, ending: _SlowEnd, on_unsaved: Callable[[str], None]
+) -> None:
     """Store what was written, and close. A hanging store never keeps the daemon alive."""
     ended = threading.Event()
 
@@ -266,12 +270,14 @@ def _close(fs: FileSystem, timeout_s: float, ending: _SlowEnd) -> None:
             fs.sync()
         except NczfsError as error:
             log.warning("not everything was stored: %s", error)
+            on_unsaved(str(error))
         finally:
             ended.set()
 
     threading.Thread(target=store, name="nczfs-sync", daemon=True).start()
     if not ended.wait(timeout_s):
         log.error("not everything was stored within %g s", timeout_s)
+        on_unsaved(f"the store did not take it within {timeout_s:g} s")
         fs.save()
     ending.end()
     thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)

@@ -113,6 +113,19 @@ def test_what_could_not_be_stored_is_said_and_kept(user: OrdinaryUser, store: Pa
     assert "`nczfs recover` puts it back" in done.stderr
 
 
+def test_a_removal_that_could_not_be_stored_is_said(user: OrdinaryUser, store: Path) -> None:
+    """SEMANTICS W15, X3: the spool holds values, and no changes of metadata."""
+    script = f"""
+        chmod 0555 {store}/{SAMPLE.name}/surface_temperature
+        rm surface_temperature/attributes/units
+    """
+    at = shell(user, store, script)
+    done = user.run(*at[: len(NCZFS) + 1], "--allow-delete", *at[len(NCZFS) + 1 :])
+    assert done.returncode == FAILED, done.stderr
+    assert "at: not everything could be stored: " in done.stderr
+    assert "surface_temperature" in done.stderr
+
+
 def test_a_command_that_cannot_be_started_leaves_no_mount(user: OrdinaryUser, store: Path) -> None:
     """SEMANTICS X2."""
     done = user.run(*words(user, store, "no-such-program"))
