@@ -279,7 +279,7 @@ def test_nothing_secret_is_in_errors_or_logs_whatever_fails(
     bucket = server.new_bucket()
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger="nczfs")
-    zmap = open_store(server.url(bucket), replace(OPTIONS, request_timeout_s=1.0))
+    zmap = open_store(server.url(bucket), replace(OPTIONS, request_timeout_s=0.3))
     texts = [repr(zmap), zmap.name]
     for fault in ("status:403", "status:500", "close", "empty", "truncate:10"):
         ceph_with_faults.set(fault)

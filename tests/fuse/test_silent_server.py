@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.vfs.unsaved import ANSWER_S
 from tests.support.mounts import nczfs
 from tests.support.ports import free_port, wait_for
 from tests.support.pouring import pouring
@@ -71,9 +73,15 @@ def test_status_says_that_the_store_does_not_answer(tmp_path: Path) -> None:
                 stderr=subprocess.DEVNULL,
             ) as reader:
                 told = r"\nstore: has not answered for \d+ s\n"
-                until(lambda: bool(re.search(told, nczfs("status", mountpoint).stdout)))
+                until(lambda: _silent_s(mountpoint) >= ANSWER_S)
+                assert re.search(told, nczfs("status", mountpoint).stdout)
                 assert re.search(rf"{url} \(has not answered for \d+ s\)", nczfs("status").stdout)
                 reader.kill()
         finally:
             server.kill()
             nczfs("umount", "--lazy", mountpoint)
+
+
+def _silent_s(mountpoint: Path) -> float:
+    found: float = json.loads((mountpoint / ".nczfs/status.json").read_text())["silent_s"]
+    return found
