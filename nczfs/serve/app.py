@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from threading import BoundedSemaphore
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -28,7 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nczfs.errors import NczfsError
+from nczfs.errors import NczfsError, NotADirectory
 from nczfs.messages import shown
 from nczfs.serve.answers import (
     Answer,
@@ -41,6 +42,7 @@ from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
 from nczfs.serve.files import FileRequest, file_answer
 from nczfs.serve.pages import ENDPOINT, directory_answer
+from nczfs.serve.pictures import QUERY, Pictures
 from nczfs.serve.store import ServedStore
 from nczfs.vfs.nodes import File
 
@@ -49,8 +51,8 @@ log = logging.getLogger(__name__)
 HEADERS: Final = (
     (
         b"content-security-policy",
-        b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; "
-        b"frame-ancestors 'none'",
+        b"default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; form-action 'self'; "
+        b"base-uri 'none'; frame-ancestors 'none'",
     ),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
@@ -62,6 +64,12 @@ TARGET_BYTES_MAX: Final = 8 << 10
 
 SENT_BYTES: Final = 512 << 10
 """The server is given parts of pieces: it copies them, at best within the processor's cache."""
+
+PAINTERS: Final = 2
+"""Threads that draw pictures: these wait for each other, and nothing else shall wait for them."""
+
+PICTURES_MAX: Final = 16
+"""Pictures that are drawn or waited for at a time; a browser asks for six."""
 
 _LOGGED_MAX: Final = 300
 _T = TypeVar("_T")
@@ -95,14 +103,19 @@ def application(
     """
     budget = Budget()
     cdm = CdmRemote(store, budget, record_dimensions)
+    pictures = Pictures(store)
     workers = ThreadPoolExecutor(options.threads, "nczfs-answer")
+    painters = ThreadPoolExecutor(PAINTERS, "nczfs-picture")
+    painting = BoundedSemaphore(PICTURES_MAX)
 
-    async def made(make: Callable[[], _T]) -> _T:
-        return await asyncio.wrap_future(workers.submit(make))
+    async def made(make: Callable[[], _T], threads: ThreadPoolExecutor = workers) -> _T:
+        return await asyncio.wrap_future(threads.submit(make))
 
-    async def respond(request: Request, make: Callable[[], Answer]) -> Response:
+    async def respond(
+        request: Request, make: Callable[[], Answer], threads: ThreadPoolExecutor = workers
+    ) -> Response:
         try:
-            answer = await made(make)
+            answer = await made(make, threads)
             pieces = iter(answer.pieces)
             if request.method == "HEAD":
                 first = None
@@ -127,11 +140,17 @@ def application(
 
     async def node(request: Request) -> Response:
         path = request.path_params["path"]
+        headers = request.headers
+
+        def paint() -> Answer:
+            found = store.node(path)
+            if isinstance(found, File):
+                raise NotADirectory(f"{shown(path)}: there are no pictures of files")
+            return pictures.answer(found, path.strip("/"), headers.get("if-none-match", ""))
 
         def make() -> Answer:
             found = store.node(path)
             if isinstance(found, File):
-                headers = request.headers
                 wanted = FileRequest(
                     headers.get("range", ""),
                     headers.get("if-range", ""),
@@ -141,7 +160,14 @@ def application(
                 return file_answer(found, name, wanted, budget.block_bytes)
             return directory_answer(store, found, path)
 
-        return await respond(request, make)
+        if request.scope["query_string"] != QUERY.encode():
+            return await respond(request, make)
+        if not painting.acquire(blocking=False):
+            return _plain(_busy("too many pictures are being drawn"))
+        try:
+            return await respond(request, paint, painters)
+        finally:
+            painting.release()
 
     inner = Starlette(
         routes=[
@@ -283,15 +309,17 @@ class _Shell:
     def _refusal(self, scope: Scope) -> Answer | None:
         """Return the answer to a request that is not looked at; None: it is."""
         if self._budget.running > self._answers_max:
-            busy = refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE, "too many answers are being sent; ask again"
-            )
-            return replace(busy, headers={"Retry-After": "5"})
+            return _busy("too many answers are being sent")
         if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
             return refusal(
                 HTTPStatus.REQUEST_URI_TOO_LONG, f"the URL has more than {TARGET_BYTES_MAX} bytes"
             )
         return None
+
+
+def _busy(why: str) -> Answer:
+    answer = refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}; ask again")
+    return replace(answer, headers={"Retry-After": "5"})
 
 
 def _plain(answer: Answer) -> Response:

@@ -17,6 +17,7 @@ from nczfs.cdl import printer as cdl
 from nczfs.errors import NczfsError
 from nczfs.messages import size_text
 from nczfs.serve.answers import HTML, Answer, failure_text, text_answer
+from nczfs.serve.pictures import LIMITS, QUERY, is_available
 from nczfs.serve.store import LISTED_MAX, ServedGroup, ServedStore, variables_in
 from nczfs.vfs.datasets.nodefiles import stem
 from nczfs.vfs.nodes import Directory, File
@@ -26,6 +27,9 @@ DUMPS_MAX = 20
 
 DUMP_CHARACTERS_MAX = 100_000
 
+PICTURES_MAX = 100
+"""Variables whose pictures are in one page. Browsers ask for those that are looked at."""
+
 ENDPOINT: Final = "cdmremote"
 
 _STYLE: Final = """
@@ -34,6 +38,8 @@ pre { background: #f4f4f4; overflow-x: auto; padding: 1rem }
 pre, code, td, input { font-family: ui-monospace, monospace; font-size: 14px }
 td { padding: 0 1.5rem 0 0 } td.size { text-align: right }
 input { width: 24rem } summary { cursor: pointer }
+figure { display: inline-block; margin: 0 .5% 1rem; min-width: 18rem; width: 48% }
+figure img { background: #f4f4f4; display: block; height: auto; max-width: 100% }
 """
 
 
@@ -63,6 +69,8 @@ def directory_answer(store: ServedStore, directory: Directory, path: str) -> Ans
     body = [f"<h1>{escape(title)}</h1>", _above(path)]
     if group is not None:
         body += _group(group, path)
+    elif is_available() and store.variable_of(directory) is not None:
+        body.append(_picture(path, title))
     body += _table("Files", (_file_entry(path, name, node) for name, node in files))
     if group is None:
         body += _datasets(store, directories, path)
@@ -114,6 +122,22 @@ def _group(group: ServedGroup, path: str) -> Iterator[str]:
             f'<datalist id="variables">{options}</datalist><button>Get</button></form>'
         )
     yield f"<pre>{escape(_dump(group))}</pre>"
+    if names and is_available():
+        yield "<h2>Variables</h2>"
+        for name, variable in islice(group.variables.items(), PICTURES_MAX):
+            yield _picture(path if variable.key == "" else f"{path}/{name}", name)
+        if len(group.variables) > PICTURES_MAX:
+            yield f"<p>Only the first {PICTURES_MAX} are shown.</p>"
+
+
+def _picture(path: str, name: str) -> str:
+    """Return the picture of a variable, which the browser asks for when it comes into view."""
+    page = _href(path.lstrip("/"))
+    return (
+        f'<figure><a href="{page}"><img src="{page}?{QUERY}" alt="{escape(name)}" loading="lazy" '
+        f'width="{LIMITS.width}" height="{LIMITS.height}"></a>'
+        f"<figcaption>{escape(name)}</figcaption></figure>"
+    )
 
 
 def _datasets(

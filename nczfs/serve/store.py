@@ -169,6 +169,20 @@ class ServedStore:
         variables = {each.path.removeprefix(top): each for each in variables_in(tree)}
         return ServedGroup(path.strip("/"), name, dataset, tree, variables)
 
+    def variable_of(self, directory: Directory) -> tuple[Dataset, Variable] | None:
+        """Return the variable that a directory shows, and its dataset; None: it shows none.
+
+        Raises
+        ------
+        BadMetadata, StoreError.
+        """
+        resolved = directory.resolve() if isinstance(directory, PrefixDirectory) else None
+        if isinstance(resolved, Broken):
+            raise BadMetadata(resolved.problem)
+        if not isinstance(resolved, At) or not isinstance(resolved.loaded.node, Variable):
+            return None
+        return resolved.dataset, resolved.loaded.node
+
     @property
     def ledger(self) -> Ledger:
         """The budget of what is kept of metadata."""

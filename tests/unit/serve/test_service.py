@@ -230,13 +230,16 @@ def test_every_page_is_valid_and_every_link_leads_somewhere(
             continue
         root = _parsed(got.text)
         assert list(root.iter("script")) == []
-        found = {link for link in _links(root) if link.startswith("/")} - seen
+        images = [str(each.get("src")) for each in root.iter("img")]
+        found = {link for link in (*_links(root), *images) if link.startswith("/")} - seen
         seen |= found
         waiting += found
     assert "/a.zarr/t/values.npy" in seen
     assert "/a.zarr/inner/inner.nc" in seen
     assert "/cdmremote/a.zarr?req=header" in seen
     assert "/a.zarr/t/chunks/0.0" in seen
+    assert "/a.zarr/t/?picture" in seen
+    assert "/a.zarr/inner/n/?picture" in seen
 
 
 def test_names_and_attributes_of_stores_are_text_in_pages(service: Served) -> None:
@@ -244,7 +247,10 @@ def test_names_and_attributes_of_stores_are_text_in_pages(service: Served) -> No
     for target in ("", "a.zarr/", f"{quote(HOSTILE_NAME)}/"):
         got = service.get(target)
         root = _parsed(got.text)
-        assert [each.tag for each in root.iter() if each.tag in ("script", "img")] == []
+        assert list(root.iter("script")) == []
+        for image in root.iter("img"):
+            assert set(image.attrib) == {"src", "alt", "loading", "width", "height"}
+            assert str(image.get("src")).startswith(f"/{target}")
         shown = "".join(root.itertext())
         assert HOSTILE_NAME in shown or HOSTILE in shown.replace("\\", "")  # CDL quotes with them
         assert got.headers["content-security-policy"].startswith("default-src 'none';")

@@ -1,0 +1,141 @@
+"""Pictures in pages: drawn from few chunks when they are asked for, and kept for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import nczfs
+from nczfs import metrics
+from nczfs.serve import pictures
+from nczfs.serve.app import PAINTERS, PICTURES_MAX
+from nczfs.serve.pictures import LIMITS
+from tests.conftest import ExpectedWarnings
+from tests.support.served import DEADLINE_S, Got, Served, served
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("served")
+    with nczfs.open(str(path / "a.zarr"), "w", format="zarr2") as dataset:
+        values = np.arange(400 * 40, dtype="f4").reshape(400, 40)
+        dataset.create_variable("many", values.shape, "f4", values, chunks=(1, 40))
+        for number in range(PICTURES_MAX + 1):
+            dataset.create_variable(f"v{number}", (4,), "i4", np.arange(4) + number)
+        dataset.create_variable("bad", (4,), "i4", np.arange(4), chunks=(4,))
+        dataset.create_variable("words", (2,), "S4", np.array([b"a", b"b"]))
+    (path / "a.zarr/bad/0").write_bytes(b"broken")
+    with nczfs.open(str(path / "b.zarr"), "w", format="zarr2") as dataset:
+        dataset.create_variable("v", (4,), "i4", np.arange(4))
+    (path / "b.zarr/v").rename(path / "only.zarr")
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(store: Path) -> Iterator[Served]:
+    with served(store) as running:
+        yield running
+
+
+def _picture_of(got: Got) -> Image.Image:
+    assert (got.status, got.headers["content-type"]) == (200, "image/png")
+    found = Image.open(BytesIO(got.body))
+    assert (found.width, found.height) == (LIMITS.width, LIMITS.height)
+    return found
+
+
+@pytest.mark.parametrize("target", ["a.zarr/words/", "a.zarr/v0", "only.zarr/"])
+def test_every_variable_has_a_picture(service: Served, target: str) -> None:
+    """SEMANTICS V12."""
+    _picture_of(service.get(f"{target}?picture"))
+
+
+def test_a_picture_is_drawn_from_few_chunks_and_kept(service: Served) -> None:
+    """SEMANTICS V12."""
+    before = metrics.value("nczfs_chunks_decoded_total")
+    got = service.get("a.zarr/many/?picture")
+    _picture_of(got)
+    drawn = metrics.value("nczfs_chunks_decoded_total")
+    assert 1 < drawn - before <= LIMITS.chunks
+    assert service.get("a.zarr/many/?picture").body == got.body
+    again = service.get("a.zarr/many/?picture", If_None_Match=got.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+    assert again.headers["cache-control"].startswith("private, max-age=")
+    assert metrics.value("nczfs_chunks_decoded_total") == drawn
+
+
+def test_a_picture_shows_newer_values_after_a_while(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS V12."""
+    with served(store) as service:
+        first = service.get("a.zarr/v0/?picture")
+        with nczfs.open(str(store / "a.zarr"), "r+") as dataset:
+            dataset.variables["v0"][...] = [9, 0, 9, 0]
+        assert service.get("a.zarr/v0/?picture").body == first.body
+        monkeypatch.setattr(pictures, "KEPT_S", 0.0)
+        now = service.get("a.zarr/v0/?picture", If_None_Match=first.headers["etag"])
+        _picture_of(now)
+        assert now.body != first.body
+
+
+def test_what_cannot_be_drawn_is_told(service: Served, expected_warnings: ExpectedWarnings) -> None:
+    """SEMANTICS V12."""
+    expected_warnings.add("bad")
+    assert service.get("a.zarr/bad/?picture").status == 502
+    for target in ("a.zarr/?picture", "?picture", "a.zarr/a.nc?picture", "none/?picture"):
+        assert service.get(target).status == 404
+
+
+def test_pages_have_no_pictures_without_the_libraries(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS V12."""
+    assert "<img" in service.get("a.zarr/").text
+    assert "<img" in service.get("a.zarr/v0/").text
+    monkeypatch.setattr("nczfs.serve.pages.is_available", lambda: False)
+    monkeypatch.setattr(pictures, "is_available", lambda: False)
+    assert "<img" not in service.get("a.zarr/").text
+    assert "<img" not in service.get("a.zarr/v0/").text
+    assert service.get("a.zarr/v0/?picture").status == 404
+
+
+def test_values_do_not_wait_for_pictures(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEMANTICS V12."""
+    gate, begun, answered = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
+
+    def waiting(*_words: Any, **_more: Any) -> bytes:
+        begun.release()
+        assert gate.wait(DEADLINE_S)
+        return b"drawn"
+
+    monkeypatch.setattr("nczfs.pictures.picture.variable_picture", waiting)
+    found: list[int] = []
+
+    def ask(service: Served, number: int) -> None:
+        found.append(service.get(f"a.zarr/v{number}/?picture").status)
+        answered.release()
+
+    with served(store) as service:
+        numbers = range(PICTURES_MAX + 1)
+        asking = [threading.Thread(target=ask, args=(service, number)) for number in numbers]
+        try:
+            for thread in asking:
+                thread.start()
+            for _ in range(PAINTERS):
+                assert begun.acquire(timeout=DEADLINE_S)
+            assert answered.acquire(timeout=DEADLINE_S)
+            assert found == [503]
+            assert service.get("a.zarr/v0/values.raw").status == 200
+        finally:
+            gate.set()
+            for thread in asking:
+                thread.join(DEADLINE_S)
+    assert sorted(found) == [200] * PICTURES_MAX + [503]
