@@ -17,7 +17,7 @@ from nczfs.codecs.arrayfilters import NumcodecsCodec
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Order, Size, from_buffer
 from nczfs.codecs.flatcodecs import FLAT_CODECS
-from nczfs.codecs.pcodecs import REMEDIES
+from nczfs.codecs.pcodecs import REMEDIES, FlatPCodec
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.codecs.v3 import V3Pipeline
 from nczfs.errors import UnknownCodec
@@ -109,6 +109,8 @@ def _codec(spec: CodecSpec, array: ArrayDescription, memory_bytes: int) -> Codec
     try:
         if spec.name in _installed():
             return _of_package(spec, array)
+        if spec.name == "pcodec":
+            return FlatPCodec(settings)
         return Foreign(get_codec({**spec.configuration, "id": spec.name}))
     except UnknownCodecError as error:
         remedy = f": {REMEDIES[spec.name]}" if spec.name in REMEDIES else ""
@@ -129,7 +131,7 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 class Foreign(Codec):
-    """A codec that only numcodecs knows (zfpy, pcodec, those of other packages).
+    """A codec that only numcodecs knows (zfpy, those of other packages).
 
     It may allocate any memory; its output is checked afterwards.
     """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nczfs.engine.dataset import Dataset
+from nczfs.engine.metadata.copies import readable_copy
 from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.engine.metadata.turns import take
 from nczfs.errors import CorruptStore, MetadataError, NoSuchNode, ReferenceRefused
@@ -146,11 +147,10 @@ class _Copy:
 
     @staticmethod
     def of(dataset: Dataset) -> _Copy | None:
-        """Return the consolidated metadata of a dataset; None: it has none."""
+        """Return the consolidated metadata of a dataset; None: there are none to be read."""
         form = dataset.format.copy
         documents = dataset.documents()
-        data = None if form is None else documents.get(form.key)
-        found = None if form is None or data is None else form.read(data)
+        found = None if form is None else readable_copy(documents, form)
         if found is None:
             return None
         names: dict[str, list[str]] = {}

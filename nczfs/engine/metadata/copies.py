@@ -6,7 +6,7 @@ import logging
 
 from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.errors import MetadataError
-from nczfs.formats.base import ConsolidatedForm
+from nczfs.formats.base import Consolidated, ConsolidatedForm
 from nczfs.formats.consolidated import ConsolidatedDocuments
 
 log = logging.getLogger(__name__)
@@ -14,16 +14,19 @@ log = logging.getLogger(__name__)
 COMPARED_MAX = 1 << 14  # documents of a consolidated copy: half a second, also if none exists
 
 
-def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> ConsolidatedDocuments | None:
-    """Return the consolidated documents; None if there are none or they cannot be read."""
+def readable_copy(store: StoreDocuments, form: ConsolidatedForm) -> Consolidated | None:
+    """Return the consolidated metadata; None if there are none or they cannot be read."""
     try:
         data = store.get(form.key)
-        if data is None:
-            return None
-        found = form.read(data)
+        return None if data is None else form.read(data)
     except MetadataError as error:
         log.warning("%s/%s: the single documents are read instead", store.place, error)
         return None
+
+
+def consolidated_of(store: StoreDocuments, form: ConsolidatedForm) -> ConsolidatedDocuments | None:
+    """Return the documents in the consolidated metadata, as `readable_copy` finds them."""
+    found = readable_copy(store, form)
     return None if found is None else ConsolidatedDocuments(store, form, found)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numcodecs.pcodec import PCodec
 
 from nczfs.codecs.base import Pipeline
 from nczfs.codecs.blocks import scan_zstd
@@ -199,6 +200,7 @@ BOMBS: dict[str, Callable[[], tuple[list[CodecObject], bytes]]] = {
     "blosc": lambda: ([{"id": "blosc"}], bytes(numcodecs.Blosc("zstd").encode(bytes(BOMB)))),
     "blosc that lies": lambda: ([{"id": "blosc"}], blosc_that_claims(0x7FFFFFFF)),
     "packbits": lambda: ([{"id": "packbits"}], bytes(1 << 24)),
+    "pcodec": lambda: ([{"id": "pcodec"}], bytes(PCodec().encode(np.zeros(BOMB // 4, "i4")))),
 }  # fmt: skip
 
 

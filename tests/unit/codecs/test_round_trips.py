@@ -76,6 +76,8 @@ NUMBER_FILTERS: list[tuple[str, list[CodecObject]]] = [
               "astype": "|u1"}]),
     ("<i4", [{"id": "shuffle", "elementsize": 4}, {"id": "zlib", "level": 5},
              {"id": "fletcher32"}]),
+    ("<f8", [{"id": "pcodec", "level": 8}]),
+    ("<i8", [{"id": "delta", "dtype": "<i8", "astype": "<i4"}, {"id": "pcodec"}]),
 ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from nczfs.zom import (
 )
 from nczfs.zom.creation import create_in
 from nczfs.zom.stored import read_stored
+from tests.conftest import ExpectedWarnings
 from tests.support.zom import nodes
 
 X = ArrayV2((4,), (2,), "<i4", 0, attributes={"units": "m"})
@@ -185,6 +186,24 @@ def test_consolidated_metadata_are_enough_if_asked_for(version: int) -> None:
         zmap.delete(Key(key))
     assert stored(zmap, is_consolidated=True) == whole
     assert stored(zmap).node != whole.node
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_consolidated_metadata_that_are_refused_hide_no_document(
+    version: int, expected_warnings: ExpectedWarnings
+) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=f"zarr{version}") as root:
+        root.create_group("g").create_variable("x", (), dtype="i4")
+    whole = stored(zmap)
+    if version == 2:
+        zmap.write(Key(".zmetadata"), b'{"zarr_consolidated_format": 9}')
+    else:
+        document = json.loads(bytes(zmap.read(Key("zarr.json")).data))
+        document["consolidated_metadata"] = {"kind": "elsewhere"}
+        zmap.write(Key("zarr.json"), json.dumps(document).encode())
+    expected_warnings.add("the single documents are read instead")
+    assert stored(zmap, is_consolidated=True) == whole
 
 
 def test_a_member_called_members_has_its_name_again_in_the_store() -> None:
