@@ -258,6 +258,12 @@ class DirtyChunk:
         return self.saved is not None and self.saved.revision == self.revision
 
     @property
+    def is_only_here(self) -> bool:
+        """Whether some unsaved elements are not in the spool either."""
+        is_any = not self.written.is_empty or self.flying is not None
+        return is_any and not self.is_saved and not self.gone
+
+    @property
     def is_parked(self) -> bool:
         """Whether its values are in `saved` only."""
         return self.values is None and self.saved is not None
@@ -392,7 +398,7 @@ class DirtyChunk:
 
         The caller holds `lock`, and `sent` of the unit is None. Raises Unavailable.
         """
-        if self.gone or self.is_saved or (self.written.is_empty and self.flying is None):
+        if not self.is_only_here:
             return None
         values = self._values()
         self._share()

@@ -270,12 +270,18 @@ class WriteBack:
         if self._spool is None or was_closed:
             return
         left = self.save()
-        if count := sum(chunk.saved is not None for chunk in left):
+        if count := sum(chunk.is_saved for chunk in left):
             log.error(
                 "%s not stored, but kept in %s: `nczfs recover` puts %s back",
                 "1 chunk is" if count == 1 else f"{count} chunks are",
                 self._spool.directory,
                 "it" if count == 1 else "them",
+            )
+        if lost := sum(chunk.is_only_here for chunk in left):
+            log.critical(
+                "%s lost: neither the store nor the spool took %s",
+                "1 chunk is" if lost == 1 else f"{lost} chunks are",
+                "it" if lost == 1 else "them",
             )
 
     def join(self) -> None:
