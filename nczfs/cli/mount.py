@@ -169,6 +169,7 @@ def mount(
             writes_dependents=settings.flag("write-dependents"),
         ),
         views=settings.words("views"),
+        lists_previews=_lists_previews(settings),
         record_dimensions=settings.words("record-dim") or frozenset(),
         imports=ImportOptions(
             {} if chunks is None else lengths(chunks),
@@ -255,6 +256,14 @@ def check(settings: Settings) -> None:
         raise UsageError(
             f"--cache-dir {directory}: not a writable directory; create it or name another one"
         )
+
+
+def _lists_previews(settings: Settings) -> bool:
+    from nczfs.pictures.picture import require
+
+    if settings.flag("previews"):
+        require()
+    return settings.flag("previews")
 
 
 def _check_views(settings: Settings, known: Sequence[str]) -> None:

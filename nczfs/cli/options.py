@@ -331,6 +331,7 @@ OPTIONS: tuple[Option, ...] = (
         "tree|flat",
     ),
     Option("views-only", _V, values.flag, False, "show datasets/ only"),
+    Option("previews", _V, values.flag, False, "list preview.png in each directory, too"),
     Option("objects-only", _V, values.flag, False, "show objects/ only"),
     Option(
         "views",

@@ -26,6 +26,8 @@ PREVIEW_BYTES: Final = 256 << 10
 
 
 _IMPORTING: Final = threading.Lock()
+_MAKING: Final = threading.BoundedSemaphore(4)
+"""So many pictures read chunks at a time, so that a file manager's visit takes bounded memory."""
 
 
 def is_available() -> bool:
@@ -65,7 +67,10 @@ def variable_picture(
     """
     require()
     composing = import_module("nczfs.pictures.composing")  # imported when first used: 0.5 s
-    scene: Drawable = composing.variable_scene(dataset, variable, limits, selection, fresh_since)
+    with _MAKING:
+        scene: Drawable = composing.variable_scene(
+            dataset, variable, limits, selection, fresh_since
+        )
     return _drawn(scene, limits)
 
 
@@ -81,7 +86,8 @@ def group_picture(
     """
     require()
     tiles = import_module("nczfs.pictures.tiles")
-    scene: Drawable = tiles.group_scene(dataset, path, limits, fresh_since)
+    with _MAKING:
+        scene: Drawable = tiles.group_scene(dataset, path, limits, fresh_since)
     return _drawn(scene, limits)
 
 

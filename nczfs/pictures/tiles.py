@@ -9,6 +9,7 @@ from nczfs.errors import NczfsError
 from nczfs.messages import reason
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.pictures.composing import variable_scene
+from nczfs.pictures.conventions import Role, role
 from nczfs.pictures.limits import PictureLimits
 from nczfs.pictures.scene import Drawable, Heading, Scene, Sheet, Words
 
@@ -71,6 +72,7 @@ def _tile(dataset: Dataset, variable: Variable, limits: PictureLimits, fresh_sin
 
 
 def _is_auxiliary(variable: Variable) -> bool:
-    """Return whether a variable is a coordinate, or has no dimension."""
+    """Return whether a variable is a coordinate or its bounds, or has no dimension."""
     names = [dimension.name for dimension in variable.dimensions]
-    return not names or variable.name in names or variable.name.endswith(("_bnds", "_bounds"))
+    is_beside = variable.name in names or variable.name.endswith(("_bnds", "_bounds"))
+    return not names or is_beside or role(variable) is not Role.OTHER

@@ -62,6 +62,7 @@ class VfsOptions:
     ----------
     engine : caches, limits and threads.
     views : names of the views to show; None shows all.
+    lists_previews : whether listings have pictures, too.
     record_dimensions : names of dimensions that are unlimited in netCDF files.
     imports : the form of what is imported from netCDF files and CDL.
     show : "both" trees, only the "views" (``datasets/``) or only the "objects".
@@ -81,6 +82,7 @@ class VfsOptions:
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     views: frozenset[str] | None = None
+    lists_previews: bool = False
     record_dimensions: frozenset[str] = frozenset()
     imports: ImportOptions = field(default_factory=ImportOptions)
     show: str = "both"
@@ -198,7 +200,7 @@ class _Mounted:
             format_options(place.modes, self._engine.options),
             self._access_log,
             self._began_ns,
-            Choice(options.views),
+            Choice(options.views, options.lists_previews),
             self._netcdf,
             lambda source, key, kept: archive_in(source, key, kept=kept),
             writable=not options.read_only,

@@ -41,9 +41,8 @@ ZOM = "zom.json"
 RAW = "values.raw"
 LINES = "values.txt"
 VARIABLE_VIEWS = ("values.raw", "values.npy", "values.txt", "info.json")
-LATER_VARIABLE_NAMES = ("preview.png",)
+PREVIEW = "preview.png"
 CDL_SUFFIX = ".cdl"
-LATER_GROUP_NAMES = ("preview.png",)
 GROUP_SUFFIXES = (CDL_SUFFIX, *NETCDF_SUFFIXES, NCSTREAM.suffix)
 
 
@@ -172,40 +171,40 @@ def group_views(
 
 
 def reserved_variable_names(file_name: str) -> frozenset[str]:
-    """Return the names of a variable's virtual files, now or in a later version."""
+    """Return the names of a variable's virtual files."""
     return frozenset(
         (
             CHUNKS,
             ATTRIBUTES,
             *VARIABLE_VIEWS,
-            *LATER_VARIABLE_NAMES,
+            PREVIEW,
             *(f"{file_name}{suffix}" for suffix in GROUP_SUFFIXES),
         )
     )
 
 
 def reserved_group_names(file_name: str) -> frozenset[str]:
-    """Return the names of a group's virtual files, now or in a later version."""
+    """Return the names of a group's virtual files."""
     return frozenset(
         (
             INFO,
             ATTRIBUTES,
             ZOM,
-            *LATER_GROUP_NAMES,
+            PREVIEW,
             *(f"{file_name}{suffix}" for suffix in GROUP_SUFFIXES),
         )
     )
 
 
 def is_like_a_view(name: str) -> bool:
-    """Return whether any virtual file has this name, now or in a later version."""
-    names = (*VARIABLE_VIEWS, ZOM, *LATER_VARIABLE_NAMES, *LATER_GROUP_NAMES)
+    """Return whether any virtual file has this name."""
+    names = (*VARIABLE_VIEWS, ZOM, PREVIEW)
     return name in names or name.endswith(GROUP_SUFFIXES)
 
 
 def shows_content(name: str) -> bool:
     """Return whether a group's file shows all of its content, so that an empty group lacks it."""
-    return name.endswith(GROUP_SUFFIXES)
+    return name == PREVIEW or name.endswith(GROUP_SUFFIXES)
 
 
 def broken_view(path: str, problem: str) -> View:

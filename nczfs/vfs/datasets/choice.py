@@ -13,6 +13,7 @@ from nczfs.views.catalog import (
     CHUNKS,
     INFO,
     LINES,
+    PREVIEW,
     RAW,
     VARIABLE_VIEWS,
     ZOM,
@@ -28,9 +29,15 @@ COPY: Final = "copy"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The words of `--views`; None shows everything."""
+    """The words of `--views`; None shows everything.
+
+    Attributes
+    ----------
+    lists_previews : whether listings have the pictures, too, which are found by their name anyway.
+    """
 
     words: frozenset[str] | None = None
+    lists_previews: bool = False
 
     @property
     def has_all(self) -> bool:
@@ -46,6 +53,13 @@ class Choice:
         """Return whether virtual files of a name, or suffix, were asked for."""
         return self.words is None or view_word(name) in self.words
 
+    def lists(self, name: str) -> bool:
+        """Return whether a virtual file that is shown appears in the listing of its directory.
+
+        Programs that read whole trees would otherwise have a picture made of everything.
+        """
+        return name != PREVIEW or self.lists_previews or self.words is not None
+
     def shows(self, node: Node, name: str) -> bool:
         """Return whether a virtual file or directory of a node is shown."""
         return self.has(name) or (self.is_for_copies and name in copied_names(node))
@@ -60,7 +74,7 @@ def copied_names(node: Node) -> tuple[str, ...]:
 
 def view_words() -> tuple[str, ...]:
     """Return the words that `--views` can have."""
-    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, ZOM, *map(view_word, _SUFFIXES), COPY)
+    return (*VARIABLE_VIEWS, ATTRIBUTES, CHUNKS, ZOM, PREVIEW, *map(view_word, _SUFFIXES), COPY)
 
 
 def view_word(name: str) -> str:

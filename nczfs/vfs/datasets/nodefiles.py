@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -15,13 +15,14 @@ from nczfs.vfs.datasets.hierarchyfile import HierarchyFile
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
+from nczfs.vfs.datasets.previewfile import PreviewFile
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import TreeNode
 from nczfs.vfs.objects import is_file_name
 from nczfs.views import catalog
 from nczfs.views.base import View
-from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW, ZOM
+from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, PREVIEW, RAW, ZOM
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.views.netcdf.surroundings import variable_group
 from nczfs.views.netcdf.types import fault_of
@@ -67,6 +68,8 @@ def node_files(
             files[file_name] = _maker(context, at, file_name, view)
     for source in sources:
         files[source.place.name] = _netcdf_maker(context, at, source)
+    if context.has_previews:
+        files[PREVIEW] = lambda: PreviewFile(context, at)
     if isinstance(node, GroupHeader):
         # Last: a program that copies files one by one has been refused others before.
         files[ZOM] = lambda: HierarchyFile(context, at, opened)
@@ -83,6 +86,12 @@ def shown_files(
     if tree.removing is None:
         return files
     return {each: files[each] for each in tree.removing.hidden.left(prefix, files)}
+
+
+def listed_names(choice: Choice, files: Iterable[str], *, is_empty: bool) -> set[str]:
+    """Return which files of a node a listing has; an empty group lacks those with its content."""
+    listed = filter(choice.lists, files)
+    return {name for name in listed if not (is_empty and catalog.shows_content(name))}
 
 
 def _is_chosen(choice: Choice, at: At, name: str) -> bool:

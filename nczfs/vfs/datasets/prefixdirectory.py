@@ -31,7 +31,7 @@ from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.incoming import COPYING, Incoming, is_part_of_a_copy
 from nczfs.vfs.datasets.leaves import ChunksDirectory
-from nczfs.vfs.datasets.nodefiles import shown_files, stem
+from nczfs.vfs.datasets.nodefiles import listed_names, shown_files, stem
 from nczfs.vfs.datasets.removing import Removing
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.datasets.undeclared import WaitingDirectory
@@ -120,7 +120,7 @@ class PrefixDirectory(Directory):
         if not isinstance(resolved, Plain):
             is_empty = self._is_empty(resolved)
             files = self._files(resolved)
-            visible = {n for n in files if not (is_empty and catalog.shows_content(n))}
+            visible = listed_names(self._tree.choice, files, is_empty=is_empty)
             yield from ((name, make()) for name, make in files.items() if name in visible)
             if self._tree.held is not None:
                 held = self._tree.held.held_in(self._prefix)

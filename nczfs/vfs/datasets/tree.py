@@ -17,6 +17,7 @@ from nczfs.formats.base import FormatOptions
 from nczfs.library.known import KnownDatasets
 from nczfs.library.resolved import Plain, Resolved
 from nczfs.model.hierarchy import Variable
+from nczfs.pictures.picture import is_available
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.choice import Choice
@@ -125,6 +126,7 @@ class DatasetsTree:
             self.editing,
             self.arrivals,
             self._replacement if self.imports.replaces and self.held is not None else None,
+            is_available(),
         )
         self.mtime_ns = mtime_ns
         self.times: dict[Prefix, int] = {}

@@ -45,6 +45,7 @@ class ViewContext:
     arrivals : files that come into new directories; None if nothing can be copied into datasets.
     replacement : opens a file that takes new content of the group at a path of a dataset, by the
         name of the group's file, or raises NotPermitted; None: no content is ever replaced.
+    has_previews : whether pictures can be made.
     """
 
     engine: Engine
@@ -59,6 +60,7 @@ class ViewContext:
     editing: TreeEditing | None = None
     arrivals: Arrivals | None = None
     replacement: Callable[[Dataset, str, str], OpenFile] | None = None
+    has_previews: bool = False
 
     def mtime_ns_of(self, loaded: LoadedNode) -> int:
         """Return the time of the files of a node."""

@@ -1,0 +1,222 @@
+"""The `preview.png` of variables and groups, without a kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import nczfs
+from nczfs.engine.options import EngineOptions
+from nczfs.errors import CorruptChunk, NoSuchPath, NotPermitted
+from nczfs.pictures import picture
+from nczfs.pictures.picture import PREVIEW_BYTES
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.keys import parse_key
+from nczfs.zmap.registry import StoreOptions
+from tests.support.copies import new_url
+from tests.support.drawn import chunk_reads, map_store
+from tests.support.trees import exists, find, listing, read, read_inode, tree_over
+
+VARIABLE = "datasets/d.zarr/v"
+FILE = f"{VARIABLE}/preview.png"
+
+
+@pytest.fixture
+def url() -> str:
+    url = new_url()
+    with nczfs.open(f"{url}/d.zarr", "w", format="zarr2") as root:
+        root.create_variable("v", (4, 5), data=np.arange(20.0).reshape(4, 5))
+        root.create_group("empty")
+    return url
+
+
+@pytest.fixture
+def fs(url: str) -> Iterator[TreeFileSystem]:
+    tree = mount_tree(url, options=VfsOptions(read_only=False))
+    yield tree
+    tree.close()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the variables that were drawn."""
+    names: list[str] = []
+    draw = picture.variable_picture
+
+    def noted(dataset: Any, variable: Any, *arguments: Any) -> bytes:
+        names.append(variable.name)
+        return draw(dataset, variable, *arguments)
+
+    monkeypatch.setattr("nczfs.vfs.datasets.previewfile.variable_picture", noted)
+    return names
+
+
+def pixels(data: bytes) -> bytes:
+    with Image.open(BytesIO(data)) as image:
+        assert image.format == "PNG"
+        return image.tobytes()
+
+
+def test_a_preview_is_found_by_its_name_and_is_a_picture_of_the_size_that_stat_says(
+    fs: TreeFileSystem,
+) -> None:
+    """SEMANTICS D25."""
+    for path in (FILE, "datasets/d.zarr/preview.png"):
+        data = read(fs, path)
+        assert len(data) == find(fs, path).size == PREVIEW_BYTES
+        assert pixels(data)
+
+
+def test_looking_at_directories_and_sizes_draws_nothing(
+    fs: TreeFileSystem, made: list[str]
+) -> None:
+    """SEMANTICS D25."""
+    listing(fs, VARIABLE)
+    ino = find(fs, FILE).ino
+    handle = fs.open(ino, os.O_RDONLY).handle
+    fs.release(handle)
+    assert made == []
+    read_inode(fs, ino, 0, 100)
+    assert made == ["v"]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_there", "is_listed"),
+    [
+        (VfsOptions(), True, False),
+        (VfsOptions(lists_previews=True), True, True),
+        (VfsOptions(views=frozenset({"preview.png"})), True, True),
+        (VfsOptions(views=frozenset({"values.raw"}), lists_previews=True), False, False),
+        (VfsOptions(views=frozenset({"copy"}), lists_previews=True), False, False),
+    ],
+)
+def test_which_mounts_list_previews(
+    url: str, options: VfsOptions, *, is_there: bool, is_listed: bool
+) -> None:
+    """SEMANTICS D25."""
+    fs = mount_tree(url, options=options)
+    try:
+        for directory in ("datasets/d.zarr", VARIABLE):
+            assert exists(fs, f"{directory}/preview.png") is is_there
+            assert ("preview.png" in listing(fs, directory)) is is_listed
+    finally:
+        fs.close()
+
+
+def test_without_the_library_there_are_no_previews(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS D25."""
+    monkeypatch.setattr(picture, "find_spec", lambda name: None)
+    fs = mount_tree(url, options=VfsOptions(lists_previews=True))
+    try:
+        assert not exists(fs, FILE)
+        assert "preview.png" not in listing(fs, VARIABLE)
+    finally:
+        fs.close()
+
+
+def test_a_group_that_holds_nothing_has_no_preview(fs: TreeFileSystem) -> None:
+    assert not exists(fs, "datasets/d.zarr/empty/preview.png")
+
+
+def test_a_picture_is_drawn_once_until_values_or_attributes_change(
+    url: str, made: list[str]
+) -> None:
+    """SEMANTICS D25."""
+    options = VfsOptions(read_only=False, engine=EngineOptions(metadata_ttl_s=3600))
+    fs = mount_tree(url, options=options)
+    try:
+        first = read(fs, FILE)
+        assert read(fs, FILE) == first
+        assert made == ["v"]
+        group = read(fs, "datasets/d.zarr/preview.png")
+
+        values = fs.open(find(fs, f"{VARIABLE}/values.raw").ino, os.O_RDWR).handle
+        fs.write(values, 0, np.float64(1000.0).tobytes())
+        fs.flush(values)
+        fs.release(values)
+        second = read(fs, FILE)
+        assert pixels(second) != pixels(first)
+        assert pixels(read(fs, "datasets/d.zarr/preview.png")) != pixels(group)
+
+        directory = find(fs, f"{VARIABLE}/attributes").ino
+        opened, _ = fs.create(directory, b"units", os.O_WRONLY, 0o644)
+        fs.write(opened.handle, 0, b"K\n")
+        fs.flush(opened.handle)
+        fs.release(opened.handle)
+        assert pixels(read(fs, FILE)) != pixels(second)
+        assert made == ["v"] * 3
+    finally:
+        fs.close()
+
+
+def test_the_kernel_keeps_the_pages_of_the_same_picture_and_no_others(fs: TreeFileSystem) -> None:
+    ino = find(fs, FILE).ino
+    before = fs.inodes.get(ino).node.pages_token  # type: ignore[attr-defined]
+    read_inode(fs, ino, 0, 100)
+    assert fs.inodes.get(ino).node.pages_token == before  # type: ignore[attr-defined]
+    values = fs.open(find(fs, f"{VARIABLE}/values.raw").ino, os.O_RDWR).handle
+    fs.write(values, 0, b"\1")
+    fs.release(values)
+    assert fs.inodes.get(ino).node.pages_token != before  # type: ignore[attr-defined]
+
+
+def test_a_preview_cannot_be_written(fs: TreeFileSystem) -> None:
+    """SEMANTICS D25."""
+    with pytest.raises(NotPermitted):
+        fs.open(find(fs, FILE).ino, os.O_WRONLY)
+    with pytest.raises(NotPermitted):
+        fs.unlink(find(fs, VARIABLE).ino, b"preview.png")
+
+
+def test_a_removed_preview_is_gone(url: str) -> None:
+    fs = mount_tree(url, options=VfsOptions(read_only=False, allow_delete=True))
+    try:
+        fs.unlink(find(fs, VARIABLE).ino, b"preview.png")
+        with pytest.raises(NoSuchPath):
+            find(fs, FILE)
+    finally:
+        fs.close()
+
+
+def test_a_preview_of_a_broken_chunk_names_its_key() -> None:
+    store = map_store()
+    store.write(parse_key("t2m/0.0.0"), b"short")
+    fs = tree_over(store, VfsOptions())
+    try:
+        with pytest.raises(CorruptChunk, match=r"t2m/0\.0\.0"):
+            read(fs, "datasets/store/t2m/preview.png")
+    finally:
+        fs.close()
+
+
+def test_a_listing_and_a_preview_read_few_chunks() -> None:
+    store = map_store()
+    fs = tree_over(store, VfsOptions(lists_previews=True))
+    try:
+        for name in listing(fs, "datasets/store/t2m"):
+            find(fs, f"datasets/store/t2m/{name}")
+        assert chunk_reads(store) == 0
+        read(fs, "datasets/store/t2m/preview.png")
+        assert chunk_reads(store) == 1 + 3
+    finally:
+        fs.close()
+
+
+def test_an_array_at_the_root_of_its_dataset_has_a_preview() -> None:
+    url = new_url()
+    with nczfs.open(f"{url}/d.zarr", "w", format="zarr2") as root:
+        root.create_variable("v", (4,), data=np.arange(4.0))
+    fs = mount_tree(f"{url}/d.zarr/v", StoreOptions())
+    try:
+        assert pixels(read(fs, "datasets/v/preview.png"))
+    finally:
+        fs.close()
