@@ -231,11 +231,9 @@ def _store_attributes(
         if keys.attributes is None:
             own = members.get("attributes")
             found = members["attributes"] = dict(own) if isinstance(own, dict) else {}
-        for name in names:
-            if name in attributes:
-                found[name] = attributes[name]
-            else:
-                found.pop(name, None)
+        for name in names - attributes.keys():
+            found.pop(name, None)
+        found |= {name: value for name, value in attributes.items() if name in names}
         version = documents.used[join(dataset.root, key)]
         dataset.edits.store(key, strict(members).encode(), version)
 
