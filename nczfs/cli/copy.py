@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nczfs.library.api import Group
     from nczfs.library.variable import Variable
     from nczfs.tools.cluster.dask import Cluster
+    from nczfs.tools.progress import Progress
+    from nczfs.tools.transfer.intermediate import Between, Place
     from nczfs.tools.transfer.target import NewNode
 
 _PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
@@ -57,6 +59,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-unsupported", action="store_true", help="leave out members that cannot be read"
     )
+    parser.add_argument(
+        "--intermediate",
+        metavar="URL",
+        help="where an intermediate dataset may be made, if memory is short for other chunks",
+    )
     add_cluster_arguments(parser)
 
 
@@ -75,6 +82,9 @@ def run(request: CommandLine) -> int:
     arguments.target = _within(arguments.target, shown(arguments.url, settings))
     target_settings = settings_for(request, arguments.target)
     _check_apart(arguments.url, settings, arguments.target, target_settings)
+    if (middle := arguments.intermediate) is not None:
+        for url in (arguments.url, arguments.target):
+            _check_outside(middle, settings_for(request, middle), url, settings_for(request, url))
     limit = memory_limit(settings)
     options = replace(engine_options(settings), memory_limit_bytes=limit // 2, cache_bytes_max=0)
     with (
@@ -143,18 +153,59 @@ def _copy(
         progress_bar(copy.source.nbytes, "B") as progress,
         interrupts.deferred(tell_how_to_go_on),
     ):
+        between = _between(cluster, root, request.settings)
         spread = None
-        if cluster is not None:
-            from nczfs.tools.cluster.copying import CopyRun
-            from nczfs.tools.cluster.opening import OpenedBy
-
-            of_source = request.settings
-            source = OpenedBy(root, store_options(of_source), engine_options(of_source))
-            spread = CopyRun(cluster, source, copy.new, metadata_format.name, progress, tell)
+        if between is not None:
+            spread = between(None, copy.new, metadata_format.name, progress)
+        middle = None
+        if arguments.intermediate is not None:
+            middle = _intermediate(arguments.intermediate, request, new.memory_limit_bytes, between)
         try:
-            run_copy(copy, tell, progress, spread)
+            run_copy(copy, tell, progress, spread, middle)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces it") from error
+
+
+def _between(cluster: Cluster | None, root: str, settings: Settings) -> Between | None:
+    """Return what makes the runs of a copy on a cluster; None: there is no cluster.
+
+    Parameters
+    ----------
+    root : URL of the source.
+    """
+    if cluster is None:
+        return None
+    from nczfs.tools.cluster.copying import CopyRun
+    from nczfs.tools.cluster.opening import OpenedBy
+
+    own = OpenedBy(root, store_options(settings), engine_options(settings))
+
+    def between(
+        source: NewNode | None, new: NewNode, format_name: str, progress: Progress
+    ) -> CopyRun:
+        by = own
+        if source is not None:
+            by = OpenedBy(source.url, source.store_options, source.engine_options)
+        return CopyRun(cluster, by, new, format_name, progress, tell)
+
+    return between
+
+
+def _intermediate(
+    url: str, request: CommandLine, memory_limit_bytes: int, between: Between | None
+) -> Place:
+    """Return where intermediate datasets are made."""
+    from nczfs.tools.transfer.intermediate import Place
+    from nczfs.tools.transfer.target import NewNode
+
+    settings = settings_for(request, url)
+    new = NewNode(
+        place(url, settings),
+        memory_limit_bytes=memory_limit_bytes,
+        store_options=store_options(settings),
+        engine_options=engine_options(settings),
+    )
+    return Place(new, between)
 
 
 def _target(
@@ -191,6 +242,16 @@ def _check_apart(source: str, of_source: Settings, target: str, of_target: Setti
         return
     if f"{one[1]}/".startswith(f"{other[1]}/") or f"{other[1]}/".startswith(f"{one[1]}/"):
         raise UsageError(f"{source} and {target}: they are the same, or one contains the other")
+
+
+def _check_outside(middle: str, of_middle: Settings, url: str, settings: Settings) -> None:
+    """Raise UsageError if intermediate datasets would lie in the source or the target."""
+    (store, path), (other, above) = (
+        _identity(parse_url(place(each, its)))
+        for each, its in ((middle, of_middle), (url, settings))
+    )
+    if store == other and f"{path}/".startswith(f"{above}/"):
+        raise UsageError(f"--intermediate {middle}: is in {url}; name a place beside it")
 
 
 def _identity(url: StoreUrl) -> tuple[tuple[str, ...], str]:

@@ -14,7 +14,8 @@ import nczfs
 from nczfs.model import hierarchy as model
 from nczfs.testing.datasets import put_array, put_json
 from nczfs.tools.transfer.choices import Choices
-from nczfs.tools.transfer.dataset_copy import Copy, Spread, planned_copy, run_copy
+from nczfs.tools.transfer.dataset_copy import Copy, planned_copy, run_copy
+from nczfs.tools.transfer.intermediate import Place, Spread
 from nczfs.tools.transfer.target import NewNode
 from nczfs.tools.verify.digests import dataset_jobs, digests
 from nczfs.tools.verify.findings import Severity
@@ -94,6 +95,7 @@ def copied(
     progress: Callable[[float], object] = lambda _: None,
     memory_limit_bytes: int = 1 << 20,
     spread: Callable[[Copy], Spread] | None = None,
+    place: Place | None = None,
     **options: Any,
 ) -> list[str]:
     """Copy, as ``nczfs cp`` does. Gives the lines that the user gets.
@@ -103,6 +105,7 @@ def copied(
     node : of the source.
     path : of the new node in a dataset that is there.
     format : None: as the source has it.
+    place : for intermediate datasets.
     """
     lines: list[str] = []
     with nczfs.open(source) as root:
@@ -130,7 +133,7 @@ def copied(
             lines.append,
             skip_unsupported=False,
         )
-        run_copy(plan, lines.append, progress, None if spread is None else spread(plan))
+        run_copy(plan, lines.append, progress, None if spread is None else spread(plan), place)
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.changes import Create
@@ -97,7 +98,7 @@ class CopyRun:
             raise UsageError(
                 f"{self._new.name}: an archive is written by one process alone, so not on a cluster"
             )
-        token = self._cluster.token
+        token = f"{self._cluster.token}-{uuid4().hex}"  # a copy may have several passes
         job = CopyJob(token, self._source, self._new, self._format, target.is_new)
         failed = 0
         for outcome in self._cluster.outcomes(

@@ -8,9 +8,8 @@ plan continues an interrupted one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from nczfs.errors import UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.library.api import Group
 from nczfs.library.variable import Variable
+from nczfs.messages import size_text
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.tools.progress import Progress
@@ -25,12 +25,20 @@ from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copied_nodes import NodeCopier, is_cell
-from nczfs.tools.transfer.copy_pieces import CopyPiece, chunk_pair
+from nczfs.tools.transfer.copy_pieces import chunk_pair
 from nczfs.tools.transfer.dataset_source import DatasetSource, content_of, dataset_source
 from nczfs.tools.transfer.dataset_target import with_string_lengths
 from nczfs.tools.transfer.declaring import NewVariables, rehearsed
+from nczfs.tools.transfer.intermediate import (
+    TIMES_WORTH_TELLING,
+    Intermediate,
+    Passes,
+    Place,
+    Spread,
+    two_passes,
+)
 from nczfs.tools.transfer.source import Notice, groups_of, with_variables
-from nczfs.tools.transfer.target import NewNode, Target, opened_target
+from nczfs.tools.transfer.target import NewNode, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
 
@@ -120,11 +128,13 @@ def planned_copy(
     return Copy(source, new, metadata_format, nodes, keeps_dependents)
 
 
-Spread: TypeAlias = Callable[[Target, Iterator[CopyPiece]], None]
-"""Does the pieces of a copy in other processes. Raises if one of them could not be done."""
-
-
-def run_copy(copy: Copy, notice: Notice, progress: Progress, spread: Spread | None = None) -> None:
+def run_copy(
+    copy: Copy,
+    notice: Notice,
+    progress: Progress,
+    spread: Spread | None = None,
+    place: Place | None = None,
+) -> None:
     """Make a copy, or continue an interrupted one.
 
     Parameters
@@ -133,6 +143,7 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress, spread: Spread | No
     progress : called with the bytes of the source that are done. If it raises, copying ends, and
         what was copied stays, marked as unfinished.
     spread : None: the pieces are done in this process.
+    place : for intermediate datasets; None: all is copied in one pass.
 
     Raises
     ------
@@ -161,11 +172,37 @@ def run_copy(copy: Copy, notice: Notice, progress: Progress, spread: Spread | No
         if pairs:
             first = next(iter(source.variables.values()))
             base = first.description.key if nodes.is_variable else source.base
-            copier = ChunkCopier(first.engine_dataset, base, target, pairs, limit, progress)
+            opened = first.engine_dataset
+            passes = {each.path: two_passes(each, limit) for each in pairs}
+            if place is None:
+                for path, better in passes.items():
+                    _tell_of_passes(path, better, notice)
+                passes.clear()
+            indirect = [(each, better) for each in pairs if (better := passes.get(each.path))]
+            direct = [each for each in pairs if not passes.get(each.path)]
+            intermediate = None
+            if place is not None:
+                intermediate = Intermediate(place, opened, base, notice, progress)
+                for each, better in indirect:
+                    intermediate.announce(each, better)
+            copier = ChunkCopier(opened, base, target, direct, limit, progress)
             if spread is None:
                 copier.run()
             else:
                 spread(target, copier.pieces())
+            if intermediate is not None:
+                for each, better in indirect:
+                    intermediate.copy(each, better, target, new)
+
+
+def _tell_of_passes(path: str, passes: Passes | None, notice: Notice) -> None:
+    """Say what a copy in one pass costs, if another way is much better."""
+    if passes is not None and passes.times >= TIMES_WORTH_TELLING:
+        notice(
+            f"/{path}: each chunk of the source is decoded {passes.times:.0f} times; with"
+            f" --intermediate URL, which takes up to {size_text(passes.nbytes)} there, twice;"
+            " more memory (--memory-limit) helps, too"
+        )
 
 
 def _pairs(

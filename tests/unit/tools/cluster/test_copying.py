@@ -21,7 +21,8 @@ from nczfs.tools.cluster.dask import Cluster
 from nczfs.tools.cluster.opening import OpenedBy
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.copy_pieces import CopyPiece, SentPiece, sent
-from nczfs.tools.transfer.dataset_copy import Copy, Spread
+from nczfs.tools.transfer.dataset_copy import Copy
+from nczfs.tools.transfer.intermediate import Spread
 from nczfs.tools.transfer.target import Target
 from nczfs.zmap.registry import StoreOptions
 from tests.support.clusters import (
@@ -34,6 +35,7 @@ from tests.support.clusters import (
 )
 from tests.support.copies import copied, fill_awkward, new_url, objects
 from tests.support.servers import Faults
+from tests.unit.tools.transfer.test_intermediate import make_maps
 
 SERIES = Choices({"t": 7, "x": 1}, ())
 
@@ -123,6 +125,20 @@ def test_a_copy_on_a_cluster_is_that_of_one_process(
     assert main(["cp", source, other, *words, "--scheduler", str(scheduler.file)]) == 0
     assert capsys.readouterr().out == ""
     assert objects(other) == objects(one)
+
+
+def test_a_copy_in_two_passes_on_a_cluster_is_that_of_one_process(
+    scheduler: Scheduler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, one, other = (str(tmp_path / name) for name in ("source", "one", "other"))
+    make_maps(source)
+    words = ["--chunks", "t=16,y=4,x=4", "--memory-limit", "8KiB"]
+    assert main(["cp", source, one, *words]) == 0
+    words += ["--intermediate", str(tmp_path / "middle"), "--scheduler", str(scheduler.file)]
+    assert main(["cp", source, other, *words]) == 0
+    assert "an intermediate dataset of up to 16KiB is made in" in capsys.readouterr().err
+    assert objects(other) == objects(one)
+    assert not list((tmp_path / "middle").iterdir())
 
 
 def test_pieces_that_fail_at_random_are_tried_again(
