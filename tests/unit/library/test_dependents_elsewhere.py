@@ -26,14 +26,17 @@ from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.dependents import BEFORE_Q, DOT, FLAT, VALUES, write_dependents_sample
 
+MASK: dict[str, Any] = {"chunk_key_encoding": DOT}
+Q: dict[str, Any] = {"chunk_key_encoding": BEFORE_Q, "fill_value": 9}
+
 
 def test_those_of_a_sharded_array_lie_in_shards(tmp_path: Path) -> None:
     values = np.arange(48, dtype="u1").reshape(8, 6)
     options = EngineOptions(writes_dependents=True)
     with nczfs.open(str(tmp_path / "d"), "w", format="zarr3", options=options) as root:
         root.create_variable("t", (8, 6), "u1", values, chunks=(2, 3), shards=(4, 6))
-        declare(root.engine_dataset, "t", "mask", {"chunk_key_encoding": DOT})
-        declare(root.engine_dataset, "t", "q", {"chunk_key_encoding": BEFORE_Q, "fill_value": 9})
+        declare(root.engine_dataset, "t", "mask", MASK)
+        declare(root.engine_dataset, "t", "q", Q)
         mask: Any = root["t/mask"]
         mask[...] = values % 2
         q: Any = root["t/q"]
@@ -112,7 +115,7 @@ def test_whoever_ends_between_two_changes_leaves_an_array_declared_or_not(*, aft
                 Fault(call, AccessDenied, after, ENDED),
                 Fault(call + 1, AccessDenied, False, ENDED, 1 << 30),
             )
-            declare(root.engine_dataset, "t", "m", {"chunk_key_encoding": DOT})
+            declare(root.engine_dataset, "t", "m", MASK)
             m: Any = root["t/m"]
             m[...] = 5
             root.sync()
@@ -120,7 +123,7 @@ def test_whoever_ends_between_two_changes_leaves_an_array_declared_or_not(*, aft
         steps.append(names_in(memory))
         with open_zmap(memory, "r+", options=options) as root:  # the same again
             if not steps[-1]:
-                declare(root.engine_dataset, "t", "m", {"chunk_key_encoding": DOT})
+                declare(root.engine_dataset, "t", "m", MASK)
             m = root["t/m"]
             m[...] = 6
             root.sync()
