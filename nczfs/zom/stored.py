@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,6 +11,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.copies import readable_copy
 from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.engine.metadata.turns import take
+from nczfs.engine.options import EngineOptions
 from nczfs.errors import CorruptStore, MetadataError, NoSuchNode, ReferenceRefused
 from nczfs.formats.base import Consolidated
 from nczfs.formats.names import below, parent_of
@@ -18,6 +20,7 @@ from nczfs.formats.zom.documents import NodeKeys, keys_for, node_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, with_members
 from nczfs.library.opening import open_url
 
+FETCHED_MAX = 4096  # nodes whose documents are requested at once: so many are surely kept
 _UNREADABLE = (MetadataError, CorruptStore, ReferenceRefused)
 
 
@@ -56,7 +59,8 @@ def from_store(
     ------
     NotADataset, BadUrl, MetadataError, StoreError : as `nczfs.open` does.
     """
-    with open_url(url) as dataset:
+    options = EngineOptions(metadata_ttl_s=math.inf)  # a large one takes minutes
+    with open_url(url, options=options) as dataset:
         return read_stored(dataset.engine_dataset, depth=depth, is_consolidated=is_consolidated)
 
 
@@ -219,6 +223,13 @@ class _Walk:
             else:
                 paths += [below(group, name) for name in names]
                 count += len(names)
+        groups = []
+        for start in range(0, len(paths), FETCHED_MAX):
+            groups += self._read(paths[start : start + FETCHED_MAX], root, keys)
+        return [path for path in groups if parent_of(path) not in self.unknown]
+
+    def _read(self, paths: list[str], root: str, keys: NodeKeys) -> list[str]:
+        """Read some members, and return the groups among them."""
         self.source.fetch(key for path in paths for key in _of_array(path, keys))
         if keys.group != keys.array:
             lacking = (p for p in paths if self.source.lacks(below(p, keys.array)))
@@ -239,7 +250,7 @@ class _Walk:
                 self.found[path] = node
                 if not isinstance(node, ArrayV2 | ArrayV3):
                     found.append(path)
-        return [path for path in found if parent_of(path) not in self.unknown]
+        return found
 
     def _node(self, path: str, keys: NodeKeys) -> Node | None:
         names = [keys.array, *((keys.attributes,) if keys.attributes else ())]

@@ -33,6 +33,7 @@ from nczfs.zom import (
     to_v3,
     walk,
 )
+from nczfs.zom import stored as stored_module
 from nczfs.zom.creation import create_in
 from nczfs.zom.stored import read_stored
 from tests.conftest import ExpectedWarnings
@@ -225,8 +226,12 @@ class Far(Faulty):
         return replace(super().features, near=False)
 
 
+@pytest.mark.parametrize("nodes_max", [1, 4096])
 @pytest.mark.parametrize("tree", [TREE, to_v3(TREE)], ids=["v2", "v3"])
-def test_each_document_is_requested_once_and_each_group_listed_once(tree: Node) -> None:
+def test_each_document_is_requested_once_and_each_group_listed_once(
+    tree: Node, nodes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_module, "FETCHED_MAX", nodes_max)
     inner = MemoryZMap()
     create_in(inner, tree)
     inner.write(Key("x/0"), b"a chunk")
