@@ -87,9 +87,7 @@ class Cost(NamedTuple):
     @property
     def is_amplified(self) -> bool:
         """Whether the ratio is worth a warning."""
-        return (
-            self.decoded > AMPLIFIED_BYTES_MIN and self.decoded > AMPLIFICATION_MIN * self.answered
-        )
+        return self.decoded > AMPLIFICATION_MIN * self.answered
 
 
 class _Together:
