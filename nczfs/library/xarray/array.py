@@ -12,6 +12,7 @@ from nczfs.engine.arrays.selection import select
 from nczfs.errors import StructureChanged
 from nczfs.library.api import OpenDataset
 from nczfs.library.variable import Variable
+from nczfs.library.xarray.points import is_scattered, read_points
 from nczfs.library.xarray.source import Source
 
 
@@ -36,12 +37,20 @@ class LazyArray(BackendArray):
         self.dtype = dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        if isinstance(key, indexing.VectorizedIndexer) and is_scattered(key.tuple, self.shape):
+            return self._read_points(key.tuple)
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
         selection = select(key, self.shape)
         return selection.result_array(self._variable().read(selection))
+
+    def _read_points(self, key: tuple[Any, ...]) -> Any:
+        variable = self._variable()
+        is_near = self._source.dataset.engine_dataset.zmap.features.near
+        chunks = variable.description.array.chunk_shape
+        return read_points(key, self.shape, chunks, self.dtype, self._read, is_near=is_near)
 
     def _variable(self) -> Variable:
         """Return the variable in the dataset that is open now.
