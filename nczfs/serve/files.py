@@ -18,6 +18,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "cdl": TEXT,
     "json": "application/json",
     "nc": "application/x-netcdf",
+    "png": "image/png",
     "txt": TEXT,
 }
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})\Z")

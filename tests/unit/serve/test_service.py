@@ -16,6 +16,7 @@ import pytest
 import nczfs
 from nczfs import ncstream
 from nczfs.ncstream.framing import HEADER
+from nczfs.pictures.picture import PREVIEW_BYTES
 from nczfs.serve.app import TARGET_BYTES_MAX, AppOptions
 from tests.conftest import ExpectedWarnings
 from tests.support.commands import printed
@@ -141,6 +142,13 @@ def test_what_is_wrong_with_a_request_is_told_as_text(
     assert got.headers["content-type"] == "text/plain; charset=utf-8"
     assert words in got.text
     assert str(store) not in got.text
+
+
+def test_a_preview_is_served_as_a_picture(service: Served) -> None:
+    got = service.get("a.zarr/t/preview.png")
+    assert got.headers["content-type"] == "image/png"
+    assert got.body.startswith(b"\x89PNG")
+    assert len(got.body) == PREVIEW_BYTES
 
 
 # -- files -----------------------------------------------------------------------------------------
