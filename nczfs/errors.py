@@ -17,6 +17,7 @@
     │   │                          ``KeyNotText``: not UTF-8, as the store requires)
     │   ├── NoSpace                the store is full, or a quota is exceeded
     │   ├── ObjectTooLarge         larger than the store or the configuration permits
+    │   │   └── TooManyNodes           a group has more members than may be read together
     │   ├── CorruptStore           the container is broken (a torn zip archive)
     │   ├── NamesUnknown           the store cannot list what is there
     │   ├── Unavailable            the store cannot be reached, or fails (transient)
@@ -133,6 +134,10 @@ class NoSpace(StoreError):
 
 class ObjectTooLarge(StoreError):
     """The object is larger than the store or the configuration permits."""
+
+
+class TooManyNodes(ObjectTooLarge):
+    """A group has more groups and variables below it than may be read together."""
 
 
 class CorruptStore(StoreError):

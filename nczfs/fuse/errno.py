@@ -25,6 +25,7 @@ ERRNO: Mapping[type[Exception], int] = {
     errors.KeyNotText: errno.EILSEQ,
     errors.NoSpace: errno.ENOSPC,
     errors.ObjectTooLarge: errno.EFBIG,
+    errors.TooManyNodes: errno.EFBIG,
     errors.CorruptStore: errno.EIO,
     errors.Unavailable: errno.EIO,
     errors.ServerFailed: errno.EIO,

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
+from nczfs.engine.headway import Headway
+from nczfs.vfs import effects
 from nczfs.vfs.base import DirectoryEntry, FileSystem, HandleNo
 
 # One reply of the kernel's usual 32 KiB takes about 200 entries, a page of an S3 listing is 1000.
@@ -24,16 +26,18 @@ class Listing:
         self._handle = handle
         self._entries: Iterator[DirectoryEntry] | None = None
         self._loaded: deque[DirectoryEntry] = deque()
+        self._headway = Headway()
         self.cookie = cookie
         """The cookie that the next entry follows."""
         self.ended = False
         """Whether all entries were loaded."""
 
     def load(self) -> None:
-        """Load the next batch; may block."""
-        if self._entries is None:
-            self._entries = self._fs.readdir(self._handle, self.cookie)
-        batch = list(islice(self._entries, _BATCH))
+        """Load the next batch; may block. The request waits as long as names are being found."""
+        with effects.waiting_for(self._headway), self._headway.noted():
+            if self._entries is None:
+                self._entries = self._fs.readdir(self._handle, self.cookie)
+            batch = list(islice(self._entries, _BATCH))
         self.ended = len(batch) < _BATCH
         self._loaded.extend(batch)
 

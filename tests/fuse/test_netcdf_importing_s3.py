@@ -13,11 +13,13 @@ import pytest
 from tests.fuse.test_netcdf_importing import REFUSED, members, run
 from tests.support.looking import failing_with
 from tests.support.netcdf import stored
-from tests.support.servers import S3Server
+from tests.support.refusing import small_disk
+from tests.support.servers import Faults, S3Server
 from tests.support.settled import settled
 from tests.support.waiting import until
 
 VALUES = np.arange(40 * 1024, dtype="i4").reshape(40, 1024)
+SPOOL_MIB = 2
 
 
 @pytest.fixture
@@ -60,3 +62,42 @@ def test_a_file_becomes_a_group_of_a_bucket_whole_or_not_at_all(
             os.open(group / "foo.nc", os.O_WRONLY | os.O_TRUNC)
         assert run("cp", file, group / "foo.nc").returncode == 1
         assert keys_in(swift, bucket) == whole
+
+
+def test_a_file_comes_whole_or_not_at_all_by_a_small_spool_and_a_store_that_refuses(
+    tmp_path: Path, file: Path, swift_with_faults: Faults
+) -> None:
+    """SEMANTICS W50, W61, W62."""
+    server = swift_with_faults.server
+    bucket = server.new_bucket()
+    spool = tmp_path / "disk/spool"
+    vast = tmp_path / "vast.nc"
+    with netCDF4.Dataset(vast, "w", format="NETCDF3_CLASSIC") as dataset:
+        dataset.createDimension("x", SPOOL_MIB << 20)
+        dataset.createVariable("v", "i1", ("x",))[:] = 1
+    changed = tmp_path / "changed.nc"
+    changed.write_bytes(file.read_bytes())
+    with netCDF4.Dataset(changed, "r+") as dataset:
+        dataset["v"][:] += 1
+    options = ("-o", "allow_replace,import_chunks=y=4")
+    with (
+        small_disk(tmp_path / "disk", SPOOL_MIB),
+        settled(server.url(bucket), spool, *options, expect=".") as mount,
+    ):
+        group = mount.path / "datasets/foo.zarr"
+        group.mkdir()
+        empty = keys_in(server, bucket)
+        assert "No space left" in run("cp", vast, group / "foo.nc").stderr
+        swift_with_faults.set("status:403 PUT path=/v/ skip=4 first=1")
+        assert run("cp", file, group / "foo.nc").returncode == 1
+        assert len(swift_with_faults.log()) == 1
+        until(lambda: not members(group))
+        assert keys_in(server, bucket) == empty
+        assert run("cp", file, group / "foo.nc").returncode == 0
+        whole = keys_in(server, bucket)
+        swift_with_faults.set("status:403 PUT path=/v/ skip=4 first=1")
+        assert run("cp", changed, group / "foo.nc").returncode == 1
+        assert len(swift_with_faults.log()) == 1
+        assert keys_in(server, bucket) == whole
+        with stored(group / "foo.nc") as shown:
+            np.testing.assert_array_equal(shown["v"][:], VALUES)

@@ -16,7 +16,14 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.metadata.room import LEVELS_MAX, Room
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
-from nczfs.errors import BadMetadata, MetadataError, NczfsError, NoSuchNode, NotADataset
+from nczfs.errors import (
+    BadMetadata,
+    MetadataError,
+    NczfsError,
+    NoSuchNode,
+    NotADataset,
+    TooManyNodes,
+)
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
@@ -240,22 +247,27 @@ class Hierarchy:
                 broken.append((name, self._missing(child)))
         return nodes, broken
 
-    def group(self, path: str) -> Group:
+    def group(self, path: str, *, nodes_max: int | None = None) -> Group:
         """Return a group with everything below it.
 
         Where a request is a round trip, all groups of a level are requested at once. If one
         document gives all names, nothing else is requested.
 
+        Parameters
+        ----------
+        nodes_max : how many groups and variables there may be below it; None: any number.
+
         Raises
         ------
         NotADataset : the node is a variable.
+        TooManyNodes : there are more names than `nodes_max`; found before their nodes are read.
         """
         header = self.node(path)
         if not isinstance(header, GroupHeader):
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
         if self._metadata.far:
-            self._fetch_below(header)
-        group = self._whole(header, Room(self._metadata.group_bytes_max))
+            self._fetch_below(header, nodes_max)
+        group = self._whole(header, Room(self._metadata.group_bytes_max, nodes_max))
         if not path and (problem := self.copy_problem()):
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)
@@ -263,25 +275,32 @@ class Hierarchy:
 
     def _whole(self, header: GroupHeader, room: Room, level: int = 0) -> Group:
         room.enter(self.url(header.path), level)
-        nodes, broken = self._loaded_members(header.path, self._documented_names(header), room)
+        names = self._documented_names(header)
+        room.expect(len(names), self.url(header.path))
+        nodes, broken = self._loaded_members(header.path, names, room)
         variables = tuple(node for node in nodes if isinstance(node, Variable))
         groups: list[Group] = []
         for node in nodes:
             if isinstance(node, GroupHeader):
                 try:
                     groups.append(self._whole(node, room, level + 1))
+                except TooManyNodes:
+                    raise
                 except NczfsError as error:
                     broken.append((node.name, str(error)))
         dimensions = dimensions_of(header, variables, tuple(groups))
         return Group(header, dimensions, variables, tuple(groups), tuple(broken))
 
-    def _fetch_below(self, header: GroupHeader) -> None:
-        """Fetch the documents of all nodes below a group, level by level."""
+    def _fetch_below(self, header: GroupHeader, nodes_max: int | None) -> None:
+        """Fetch the documents of all nodes below a group, level by level. Raises TooManyNodes."""
+        expected = Room(self._metadata.group_bytes_max, nodes_max)
         level = [header]
         for _ in range(LEVELS_MAX):
             unlisted = [group for group in level if not self._tells_names(group)]
             self._metadata.fetch_names(self.prefix(group.path) for group in unlisted)
             names = {group.path: self._documented_names(group) for group in level}
+            for path, found in names.items():
+                expected.expect(len(found), self.url(path))
             self._fetch_all(level, names)
             room = Room(self._metadata.group_bytes_max)
             level = [

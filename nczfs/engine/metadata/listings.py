@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from nczfs.engine import headway
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.errors import NczfsError
 from nczfs.zmap.base import Entry, Stat, ZMap
@@ -66,6 +67,7 @@ class Listings:
         for entry in self._zmap.search(prefix):
             if len(entries) < LISTED_ENTRIES_MAX:
                 entries[entry.name] = entry
+                headway.make()
             yield entry
         if len(entries) < LISTED_ENTRIES_MAX:
             self._keep(prefix, _Listing(entries, started_at), changes)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from nczfs.errors import BadArgument, BadHandle
+from nczfs.errors import BadArgument, BadHandle, StaleHandle
 from nczfs.vfs.base import AttributeChanges, Buffer
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.staging import StagedFile
@@ -65,9 +65,12 @@ class HeldFile(File):
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         with self._lock:
+            if self._is_let_go:
+                # The kernel then looks the path up again.
+                raise StaleHandle(f"{self.name}: is not held any more")
+            if truncate:
+                self._cut(0)
             self._opens += 1
-        if truncate:
-            self.cut(0)
         return _OpenHeld(self)
 
     def truncate(self, size: int) -> None:
@@ -92,9 +95,12 @@ class HeldFile(File):
     def cut(self, size: int) -> None:
         """Set the size; added bytes are zeros. Raises NoSpace."""
         with self._lock:
-            self._check()
-            self._is_placed = False
-            self._staged.truncate(size)
+            self._cut(size)
+
+    def _cut(self, size: int) -> None:
+        self._check()
+        self._is_placed = False
+        self._staged.truncate(size)
 
     def place(self) -> bool:
         """Put the bytes where they belong, if that is known. Returns whether it was."""

@@ -96,8 +96,8 @@ class ImportedFile(HeldFile):
             self._is_incomplete = True
             raise
 
-    def cut(self, size: int) -> None:
-        super().cut(size)
+    def _cut(self, size: int) -> None:
+        super()._cut(size)
         if not size:
             self._is_incomplete = False
 

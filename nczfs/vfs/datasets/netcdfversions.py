@@ -15,7 +15,7 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.metadata.turns import PARSING
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.weight import weight_of_group
-from nczfs.errors import Unsupported
+from nczfs.errors import ObjectTooLarge, Unsupported
 from nczfs.model.hierarchy import Group
 from nczfs.vfs import effects
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
@@ -25,6 +25,10 @@ from nczfs.zmap.keys import Prefix, is_within
 DIGESTS_MAX = 1 << 16
 SEGMENT_BYTES = 500  # about what a variable takes in a layout
 LINES_MAX = 100  # of problems about one file
+
+NODES_MAX = 50_000
+"""Groups and variables of a file. To read them takes 15 s of processor time, which a program that
+opens the file waits for; a group may have any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,12 @@ class NetcdfVersions:
     def omitted(self, source: NetcdfSource) -> tuple[str, ...]:
         """Return a line for each member that the present version of a file leaves out.
 
-        Raises what `present` raises, except Unsupported, which is a line.
+        Raises what `present` raises, except ObjectTooLarge and Unsupported, which are lines.
         """
         name = source.place.name
         try:
             lines = self.present(source).omitted
-        except Unsupported as error:
+        except (ObjectTooLarge, Unsupported) as error:
             return (f"{name}: cannot be made: {error}",)
         more = len(lines) - LINES_MAX
         ended = (f"{name} leaves out {more} more",) if more > 0 else ()
@@ -165,6 +169,7 @@ class NetcdfVersions:
         Raises
         ------
         StructureChanged : the node was removed. Unsupported : the file cannot be made.
+        ObjectTooLarge : the group has too many members.
         NczfsError : the group cannot be read.
         """
         place, dataset = source.place, source.dataset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -14,7 +15,7 @@ from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.hierarchyfile import HierarchyFile
 from nczfs.vfs.datasets.leaves import ChunksDirectory, broken_info, info_file, view_file
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
-from nczfs.vfs.datasets.netcdfversions import NetcdfSource, netcdf_source
+from nczfs.vfs.datasets.netcdfversions import NODES_MAX, NetcdfSource, netcdf_source
 from nczfs.vfs.datasets.previewfile import PreviewFile
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.datasets.viewfile import ViewContext
@@ -153,7 +154,8 @@ def _netcdf_sources(context: ViewContext, at: At, stem: str) -> Iterator[NetcdfS
                     is_of_group=False,
                 )
         elif form.kind.has_groups or not _has_groups_alone(node):
-            yield netcdf_source(dataset, at.path, stem, form, dataset.group, is_of_group=True)
+            group = partial(dataset.group, nodes_max=NODES_MAX)
+            yield netcdf_source(dataset, at.path, stem, form, group, is_of_group=True)
 
 
 def _netcdf_faults(context: ViewContext, variable: Variable, stem: str) -> Iterator[str]:

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs.errors import ObjectTooLarge, TooManyNodes
 from nczfs.vfs.base import FileSystem
+from nczfs.vfs.datasets import nodefiles
 from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.views.netcdf.hdf5 import templates
 from tests.support.trees import listing, read
 
 
@@ -76,6 +79,35 @@ def test_a_variable_that_netcdf_cannot_hold_has_no_file(dataset: Path) -> None:
     assert problems(fs, "datasets/d.zarr/number") == []
     assert "lists.nc" not in listing(fs, "datasets/d.zarr/lists")
     assert problems(fs, "datasets/d.zarr/lists") == ["lists.nc: is of type |O bytes"]
+    fs.close()
+
+
+def test_a_group_of_too_many_members_has_no_netcdf_file(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS A7, D20."""
+    monkeypatch.setattr(nodefiles, "NODES_MAX", 3)
+    fs = mount_tree(str(dataset))
+    with pytest.raises(TooManyNodes, match="at most 3"):
+        read(fs, "datasets/d.zarr/d.nc")
+    found = problems(fs, "datasets/d.zarr")
+    assert [line.partition(":")[0] for line in found] == ["d.nc", "d.classic.nc"]
+    assert all("d.zarr" in line and "at most 3" in line for line in found)
+    assert read(fs, "datasets/d.zarr/number/number.nc")
+    assert read(fs, "datasets/d.zarr/sub/sub.nc")
+    fs.close()
+
+
+def test_the_problems_name_a_file_that_is_too_large(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS D20."""
+    monkeypatch.setattr(templates, "MEMBERS_MAX", 3)
+    fs = mount_tree(str(dataset))
+    with pytest.raises(ObjectTooLarge, match="at most 3"):
+        read(fs, "datasets/d.zarr/d.nc")
+    found = problems(fs, "datasets/d.zarr")
+    assert found[0].startswith("d.nc: cannot be made: a netCDF file of ")
     fs.close()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
-from nczfs.errors import NoSuchNode, Unavailable
+from nczfs.errors import NoSuchNode, TooManyNodes, Unavailable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.zmap.keys import parse_key
 from tests.support.counted import (
@@ -37,6 +37,26 @@ def test_each_document_is_asked_for_once(store: CountedStore, engine: Engine) ->
         dataset.group("")
     assert set(store.reads.values()) == {1}
     assert store.searches == 1
+
+
+@pytest.mark.parametrize("near", [False, True])
+def test_a_group_of_too_many_names_is_refused_before_its_nodes_are_read(
+    engine: Engine, *, near: bool
+) -> None:
+    """SEMANTICS A7."""
+    store = CountedStore(near=near)
+    put_group(store, "", {})
+    put_group(store, "sub", {})
+    for name in ("v", "w", "sub/x", "sub/y"):
+        put_array(store, name, FIELD, (2, 4))
+    dataset = opened(store, engine)
+    with pytest.raises(TooManyNodes, match="at most 2"):
+        dataset.group("", nodes_max=2)
+    assert not {"v/.zarray", "w/.zarray"} & store.reads.keys()
+    with pytest.raises(TooManyNodes, match="at most 4"):
+        dataset.group("", nodes_max=4)
+    assert not {"sub/x/.zarray", "sub/y/.zarray"} & store.reads.keys()
+    assert len(dataset.group("", nodes_max=5).variables) == 2
 
 
 def test_one_variable_needs_no_listing(store: CountedStore, engine: Engine) -> None:
