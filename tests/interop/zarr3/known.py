@@ -141,8 +141,8 @@ DIFFERENCES = (
         writer=ZARR,
     ),
     Rule(
-        "NaN other than the usual one as a fill value of `float16` and `float64`: written as `NaN`",
-        (("float16", "float64"), ("fill odd",)),
+        "NaN other than the usual one as a fill value of floats: written as `NaN`",
+        (("float16", "float32", "float64"), ("fill odd",)),
         "values",
         writer=ZARR,
     ),
