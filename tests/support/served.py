@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
+
+import pytest
 
 from nczfs.engine.options import EngineOptions
 from nczfs.serve.app import AppOptions, application
@@ -77,3 +83,30 @@ def served(
         at = url_of(listener)
         stack.enter_context(answering(inner, listener, server))
         yield Served(at, store)
+
+
+@contextmanager
+def serving(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, IO[str]]]:
+    """A running ``nczfs serve``, its host and port, and what it prints from then on."""
+    command = [sys.executable, "-m", "nczfs.cli.main", "serve", *map(str, words)]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True, cwd=os.getcwd()
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if found := re.search(r"is served at http://([0-9.:]+)/; Ctrl-C ends it", line):
+                yield process, found[1], process.stderr
+                return
+        pytest.fail(said)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def resident(pid: int) -> int:
+    """The bytes of a process that are in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import http.client
 import logging
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,7 +26,7 @@ from nczfs.serve.app import AppOptions
 from nczfs.serve.server import ServerOptions
 from nczfs.serve.values import value_blocks
 from tests.conftest import ExpectedWarnings
-from tests.support.served import DEADLINE_S, Served, served
+from tests.support.served import DEADLINE_S, Served, resident, served, serving
 
 MIB = 1 << 20
 LARGE = "cdmremote/a.zarr?req=data&var=large"
@@ -260,32 +257,10 @@ def _connected(service: Served) -> socket.socket:
 # -- the process -----------------------------------------------------------------------------------
 
 
-@contextmanager
-def _process(*words: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, IO[str]]]:
-    """A running ``nczfs serve``, its host and port, and what it prints from then on."""
-    command = [sys.executable, "-m", "nczfs.cli.main", "serve", *map(str, words)]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True, cwd=os.getcwd()
-    )
-    assert process.stderr is not None
-    try:
-        said = ""
-        for line in process.stderr:
-            said += line
-            if found := re.search(r"is served at http://([0-9.:]+)/; Ctrl-C ends it", line):
-                yield process, found[1], process.stderr
-                return
-        pytest.fail(said)
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
 def test_answers_that_do_not_end_are_given_up(store: Path) -> None:
     """SEMANTICS V11."""
     options = "--stop-timeout", "1s", "--metadata-ttl", "5s", "--missing-chunks", "fill"
-    with _process(store, *options) as (process, address, _):
+    with serving(store, *options) as (process, address, _):
         connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
         connection.request("GET", f"/{LARGE}")
         connection.getresponse().read(MIB)
@@ -297,7 +272,7 @@ def test_answers_that_do_not_end_are_given_up(store: Path) -> None:
 def test_slow_clients_take_little_memory_and_may_end_after_a_signal(store: Path) -> None:
     """SEMANTICS V6 and V11."""
     with (
-        _process(store, "--memory-limit", "64MiB", "--stop-timeout", "2m") as (
+        serving(store, "--memory-limit", "64MiB", "--stop-timeout", "2m") as (
             process,
             address,
             stderr,
@@ -308,14 +283,14 @@ def test_slow_clients_take_little_memory_and_may_end_after_a_signal(store: Path)
         connection.request("GET", f"/{LARGE}")
         assert len(connection.getresponse().read()) > 256 * MIB  # everything is imported now
         connection.close()
-        before = _resident(process.pid)
+        before = resident(process.pid)
         with ExitStack() as clients:
             for _ in range(50):
                 connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
                 clients.callback(connection.close)
                 connection.request("GET", f"/{LARGE}")
                 connection.getresponse().read(2 * MIB)
-            assert _resident(process.pid) - before < 256 * MIB
+            assert resident(process.pid) - before < 256 * MIB
         connection = http.client.HTTPConnection(address, timeout=DEADLINE_S)
         stack.callback(connection.close)
         connection.request("GET", "/a.zarr/large/values.raw")
@@ -328,8 +303,3 @@ def test_slow_clients_take_little_memory_and_may_end_after_a_signal(store: Path)
         received += len(response.read())
         assert received == 256 * MIB
         assert process.wait(DEADLINE_S) == 0
-
-
-def _resident(pid: int) -> int:
-    """The bytes of a process that are in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
