@@ -14,9 +14,10 @@ import os
 import resource
 import select
 import signal
+import tempfile
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +31,8 @@ from nczfs.fuse import namespace
 from nczfs.fuse.mounting import MountError
 
 DEFAULT_PLACE = "/mnt"
+VARIABLE = "NCZFS_AT"
+"""The environment variable with which the command finds the mount."""
 
 # As of env(1), timeout(1) and others that run a command.
 FAILED, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
@@ -57,9 +60,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at",
         type=os.path.abspath,
-        default=DEFAULT_PLACE,
         metavar="PATH",
-        help=f"an existing directory where the command finds the store (default {DEFAULT_PLACE})",
+        help=f"an existing directory where the command finds the store (default {DEFAULT_PLACE} if"
+        f" that is empty, otherwise a temporary one); the command has it as {VARIABLE}",
     )
     parser.add_argument(
         "command",
@@ -80,10 +83,53 @@ def run(request: CommandLine) -> int:
     mount.check(settings)
     this = os.pidfd_open(os.getpid())
     namespace.enter()
+    with _place(request.arguments.at) as chosen:
+        try:
+            mountpoint = mount.prepare(chosen, settings)
+        except UsageError as error:
+            raise UsageError(f"{error} (--at PATH names it)") from error
+        os.environ[VARIABLE] = mountpoint
+        status = _run_on(mountpoint, url, words, this, request)
+    if status < 0:
+        _end_by(-status)
+    return status
+
+
+@contextmanager
+def _place(wanted: str | None) -> Iterator[str]:
+    """Yield the directory to mount on; one that is made for that is removed at the end."""
+    if wanted is not None:
+        yield wanted
+    elif _is_free(DEFAULT_PLACE):
+        yield DEFAULT_PLACE
+    else:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        try:
+            made = tempfile.mkdtemp(
+                prefix="nczfs-exec-", dir=runtime if os.access(runtime, os.W_OK) else None
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{DEFAULT_PLACE} is not empty, and no temporary directory can be made"
+                f" ({error.strerror}); --at PATH names a directory"
+            ) from error
+        try:
+            yield made
+        finally:
+            with suppress(OSError):  # something else is in it by now
+                os.rmdir(made)
+
+
+def _is_free(directory: str) -> bool:
     try:
-        mountpoint = mount.prepare(request.arguments.at, settings)
-    except UsageError as error:
-        raise UsageError(f"{error} (--at PATH names it)") from error
+        return not os.path.ismount(directory) and not os.listdir(directory)
+    except OSError:
+        return False
+
+
+def _run_on(mountpoint: str, url: str, words: list[str], this: int, request: CommandLine) -> int:
+    """Mount, run the command, and end the mount. Returns as `_Mounted.run`."""
+    settings = request.settings
     reasons, told = os.pipe()
     daemon = mount.start(
         url, mountpoint, request, lambda: _end_after(this), lambda text: _tell(told, text)
@@ -91,10 +137,7 @@ def run(request: CommandLine) -> int:
     os.close(told)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
     timeout_s = settings.seconds("flush-timeout")
-    status = _Mounted(mountpoint, daemon, timeout_s, reasons).run(words, mask)
-    if status < 0:
-        _end_by(-status)
-    return status
+    return _Mounted(mountpoint, daemon, timeout_s, reasons).run(words, mask)
 
 
 def _end_after(process: int) -> None:

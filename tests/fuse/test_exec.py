@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -273,6 +274,24 @@ def test_many_at_once_do_not_see_each_other(count: int, user: OrdinaryUser, stor
     assert [process.returncode for process in processes] == [0] * count
     assert {lines[0] for lines in outputs} == {"1"}
     assert len({lines[1] for lines in outputs}) == 1
+
+
+def test_a_place_of_its_own_is_found_where_mnt_is_in_use(tmp_path: Path) -> None:
+    """SEMANTICS X2."""
+    inner = f'ls "$NCZFS_AT/{DATASET}/info.json" && echo /mnt/* && echo "$NCZFS_AT"'
+    command = shlex.join([*NCZFS, "exec", str(SAMPLE), "--read-only", "--", "sh", "-c", inner])
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-ec", f"mount -t tmpfs t /mnt; touch /mnt/file; {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    _, seen, at = done.stdout.splitlines()
+    assert seen == "/mnt/file"
+    assert at.startswith(f"{tmp_path}/nczfs-exec-")
+    assert not list(tmp_path.iterdir())
 
 
 def test_root_needs_no_user_namespace(tmp_path: Path, user: OrdinaryUser) -> None:
