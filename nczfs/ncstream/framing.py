@@ -29,11 +29,6 @@ def vint(number: int) -> bytes:
     return bytes(found)
 
 
-def vint_bytes(number: int) -> int:
-    """Return how many bytes `vint` has."""
-    return max(1, -(-number.bit_length() // 7))
-
-
 def block(data: bytes) -> bytes:
     """Return bytes with their length before them."""
     return vint(len(data)) + data

@@ -49,10 +49,6 @@ class Cluster:
         """The most threads that any worker has."""
         return max(self._client.nthreads().values(), default=1)
 
-    @property
-    def dashboard_url(self) -> str:
-        return str(self._client.dashboard_link)
-
     def outcomes(
         self,
         function: Callable[[Any, Any], Any],

@@ -39,10 +39,6 @@ _AT_ONCE_BYTES: Final = 16 << 20
 _ZSTD_WINDOW_LOG_MAX: Final = 27
 
 
-class MethodError(Exception):
-    """The compressed bytes are damaged."""
-
-
 class Decompressor(Protocol):
     """The common interface of `bz2`, `lzma` and `zstd`."""
 

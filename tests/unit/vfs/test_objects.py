@@ -720,6 +720,19 @@ def test_a_time_set_while_writing_stays_and_closing_changes_none(fs: TreeFileSys
     assert find(fs, NOTES).mtime_ns == 99
 
 
+def test_a_change_has_a_later_time_than_the_one_before_whatever_the_clock_says(
+    fs: TreeFileSystem,
+) -> None:
+    """SEMANTICS O12. Programs that compare times, as make does, see each change."""
+    handle = open_file(fs, NOTES)
+    fs.write(handle, 0, b"J")
+    ahead = time.time_ns() + 10**12
+    fs.setattr(find(fs, NOTES).ino, AttributeChanges(mtime_ns=ahead), handle)
+    fs.write(handle, 0, b"H")
+    assert find(fs, NOTES).mtime_ns > ahead
+    close(fs, handle)
+
+
 def test_what_another_client_stores_has_its_own_time(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS O12."""
     fs.setattr(find(fs, NOTES).ino, AttributeChanges(mtime_ns=99), None)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.spool.space import Spool
 from nczfs.errors import BadValue, NotPermitted
+from nczfs.testing.datasets import put_json
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.access import AccessLog
+from nczfs.vfs.datasets.arrivals import Arrivals
+from nczfs.vfs.datasets.hiding import Hidden
 from nczfs.vfs.datasets.hierarchies import Hierarchies
 from nczfs.vfs.datasets.netcdfversions import NetcdfVersions
 from nczfs.vfs.datasets.refusals import Refusals
@@ -18,6 +25,7 @@ from nczfs.vfs.nodes import FixedContent, NodeStat
 from nczfs.views.base import View
 from nczfs.views.layout import Layout
 from nczfs.views.segments import Literal
+from tests.support.counted import new_store, opened
 
 TTL_S, MTIME_NS = 60.0, 1234567890
 
@@ -193,3 +201,42 @@ def test_a_text_that_others_have_driven_out_is_made_again(
     for each in (file, other, file):
         assert each.open().read(0, 4) == bytes(4)
     assert (file.stat().size, source.made) == (len(source.text), 3)
+
+
+def test_modes_and_owners_are_taken_from_copies_alone(engine: Engine, tmp_path: Path) -> None:
+    context = context_of(engine)
+    context.check_changes(AttributeChanges(atime_ns=1, mtime_ns=2))
+    changes = AttributeChanges(mode=0o600), AttributeChanges(uid=0), AttributeChanges(gid=0)
+    for each in changes:
+        with pytest.raises(NotPermitted, match="modes and owners"):
+            context.check_changes(each)
+        with pytest.raises(NotPermitted, match="modes and owners"):
+            file_of(context, Source()).change(each)
+    spool = Spool(tmp_path, "memory://x")
+    copying = replace(context, arrivals=Arrivals(Hidden(), spool))
+    for each in changes:
+        copying.check_changes(each)
+    spool.close()
+
+
+def test_a_prompt_view_loads_anew_what_others_have_stored_and_confirms_every_chunk(
+    engine: Engine, clock: Clock
+) -> None:
+    believing, prompt = context_of(engine), context_of(engine, is_prompt=True)
+    assert (believing.fresh_since, prompt.fresh_since) == (clock.now - TTL_S, clock.now)
+    store = new_store()
+    dataset = opened(store, engine)
+    assert believing.load(dataset, "v") is not None
+    put_json(store, "v/.zattrs", {"_ARRAY_DIMENSIONS": ["y", "x"], "units": "K"})
+    old, new = believing.load(dataset, "v"), prompt.load(dataset, "v")
+    assert old is not None
+    assert new is not None
+    assert ("units" in old.attributes, "units" in new.attributes) == (False, True)
+
+
+def test_files_have_the_time_of_their_node_if_the_store_has_times(engine: Engine) -> None:
+    context = context_of(engine)
+    loaded = opened(new_store(), engine).load("v")
+    assert loaded is not None
+    assert context.mtime_ns_of(replace(loaded, mtime_ns=5)) == 5
+    assert context.mtime_ns_of(replace(loaded, mtime_ns=None)) == MTIME_NS
