@@ -212,7 +212,7 @@ class Store:
         array_now = dataset.array(dataset.latest(variable))
         if values is None:
             return array_now, None
-        return array_now, Written(details.index, flags, values, entry.basis)
+        return array_now, Written(details.index, flags, values, entry.basis, entry.done_by)
 
     def _taken(self, home: Home, dataset: Dataset, variable: Variable) -> int | None:
         """Return the first record of a mount whose place another client has taken; None: none.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ import numpy as np
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import codecs_digest
-from nczfs.engine.spool.basis import Basis
+from nczfs.engine.spool.basis import Basis, Sent
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import (
     SpoolEntry,
+    add_record,
     copied,
     heading,
     heading_of,
@@ -34,8 +36,12 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import Version
 
+log = logging.getLogger(__name__)
+
+RECORDS: Final = 2  # of a chunk at least
 CHUNK: Final = "chunk"  # is the record of one; its bytes are a bit for each element: written?
 VALUES: Final = "values"  # of the chunk in C order, in native byte order
+SENDING: Final = "sending"  # may follow: an object that was sent to the store later
 ENCODED: Final = "encoded"  # as the codecs of the array have them: elements of variable length
 DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
@@ -173,6 +179,7 @@ class Saved:
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
+    told : what it says was sent to the store.
     """
 
     path: Path
@@ -180,6 +187,23 @@ class Saved:
     revision: int
     values: Callable[[], Values] | None
     flags: Callable[[], Values]
+    told: set[Sent] = field(default_factory=set)
+
+    def tell(self, attempts: Iterable[Sent], *, are_whole: bool) -> None:
+        """Add what is sent to the store. Never raises.
+
+        Parameters
+        ----------
+        are_whole : whether that has all elements of the entry, or newer ones.
+        """
+        for each in [each for each in attempts if each not in self.told]:
+            document = {"is": SENDING, "sent": each.document(), "is_whole": are_whole}
+            try:
+                add_record(self.path, packed(document))
+            except NczfsError as error:
+                log.info("`nczfs recover` may take it for another client's: %s", error)
+            else:
+                self.told.add(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +234,39 @@ class KeptChunk(SpoolEntry):
     ----------
     basis : what they are based on.
     pieces : in the order in which they were written.
+    done_by : objects that were sent to the store with all of it: nothing is left to put back where
+        it has one of them.
     """
 
     details: ChunkDetails
     basis: Basis
     pieces: tuple[WrittenPart, ...]
+    done_by: tuple[Sent, ...] = ()
 
     @classmethod
     def parsed(cls, path: Path, records: list[Record]) -> KeptChunk:
         """Parse a separate entry. Raises KeyError, TypeError, ValueError."""
-        first, second = records
+        first, second, *later = records
         named = heading_of(first.document)
         details = ChunkDetails.parsed(first.document)
         basis = Basis.parsed(first.document, int(named["saved_at"] * 1e9))
         is_encoded = {VALUES: False, ENCODED: True}[second.document["is"]]
         whole = WrittenPart(details.clip, second.data, first.data, is_encoded)
-        return cls(**named, files=(path,), details=details, basis=basis, pieces=(whole,))
+        done_by: list[Sent] = []
+        for record in later:
+            attempt = Sent.parsed(record.document["sent"])
+            if record.document["is_whole"]:
+                done_by.append(attempt)
+            else:
+                basis = basis.sending(attempt)
+        return cls(
+            **named,
+            files=(path,),
+            details=details,
+            basis=basis,
+            pieces=(whole,),
+            done_by=tuple(done_by),
+        )
 
     @property
     def written_ns(self) -> int:
@@ -336,7 +377,8 @@ def save_chunk(
     if is_mappable and values.nbytes:
         offset = sum(map(size_of, records)) - values.nbytes
         mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
-    return Saved(path, nbytes, frozen.revision, mapped, partial(_flags, path))
+    told = set(frozen.basis.sent)
+    return Saved(path, nbytes, frozen.revision, mapped, partial(_flags, path), told)
 
 
 def discard(spool: Spool, saved: Saved) -> None:
@@ -355,7 +397,7 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
 
 def _flags(path: Path) -> Values:
     try:
-        return KeptChunk.parsed(path, read_records(path)).flags()
+        return KeptChunk.parsed(path, read_records(path, RECORDS)).flags()
     except (SpoolError, OSError) as error:
         raise Unavailable(f"what was written can no longer be read: {error}") from error
 

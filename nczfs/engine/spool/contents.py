@@ -11,7 +11,7 @@ from typing import Any, Final
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.process import ProcessIdentity
 from nczfs.engine.spool.basis import Basis
-from nczfs.engine.spool.chunks import CHUNK, ChunkDetails, KeptChunk, WrittenPart
+from nczfs.engine.spool.chunks import CHUNK, RECORDS, ChunkDetails, KeptChunk, WrittenPart
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
 from nczfs.engine.spool.log import BEFORE, FORMAT
 from nczfs.engine.spool.records import Record, read_log
@@ -27,7 +27,7 @@ _Place = tuple[str, tuple[int, ...]]
 
 def read_entry(path: Path) -> SpoolEntry:
     """Read the entry in a separate file. Raises SpoolError: it is torn, or not an entry."""
-    records = read_records(path)
+    records = read_records(path, RECORDS)
     try:
         match records[0].document["is"]:
             case kind if kind == CHUNK:

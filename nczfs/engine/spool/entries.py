@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from abc import ABC, abstractmethod
@@ -111,11 +112,35 @@ def write_records(path: Path, records: Sequence[Packed]) -> Path:
         file.close()
 
 
-def read_records(path: Path) -> list[Record]:
-    """Read the records of an entry without their bytes. Raises SpoolError: it is torn."""
+def add_record(path: Path, record: Packed) -> None:
+    """Add a record to an entry that has a file of its own; it survives the death of this process.
+
+    Raises NoSpace, OutOfDescriptors, Unavailable: it is not there.
+    """
+    data = b"".join(record)
+    with disk(path):
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, data) < len(data):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(fd)
+
+
+def read_records(path: Path, least: int | None = None) -> list[Record]:
+    """Read the records of an entry without their bytes. Raises SpoolError: it is torn.
+
+    Parameters
+    ----------
+    least : how many it had at first; what was added later may be torn, and is left out then. None:
+        nothing was.
+    """
     records = list(read_log(path, unchecked=True))
     with suppress(FileNotFoundError):  # its mount lives
-        if records and records[-1].stop == path.stat().st_size:
+        is_whole = records and records[-1].stop == path.stat().st_size
+        if is_whole or (least is not None and len(records) >= least):
             return records
     raise SpoolError(f"{path}: incomplete, or not a spool file of this version")
 

@@ -12,7 +12,7 @@ from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
-from nczfs.engine.spool.basis import Basis, time_text
+from nczfs.engine.spool.basis import Basis, Sent, time_text
 from nczfs.errors import CodecError, Conflict, NczfsError, SpoolError
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
@@ -31,12 +31,18 @@ class Written:
     flags : which ones, in the shape of the chunk.
     values : of the whole chunk; the others are not valid.
     basis : upon which versions of the unit they were written.
+    done_by : objects that have all of them, or what this client wrote there later.
     """
 
     index: ChunkIndex
     flags: Values
     values: Values
     basis: Basis
+    done_by: Sequence[Sent] = ()
+
+    def is_done(self, zmap: ZMap, stat: Stat | None) -> bool:
+        """Return whether nothing is left to put over an object. Reads it, if it was sent."""
+        return stat is not None and any(each.is_in(zmap, stat) for each in self.done_by)
 
     def over(self, base: Values) -> Values:
         """Return the values of the chunk with these elements over others."""
@@ -67,13 +73,25 @@ def overlay(
     CodecError, StoreError : nothing is stored.
     """
     io.confirm()
-    return until_stored(lambda _: _put(zmap, io, unit, several, force), io.key(unit))
+
+    def put(_: int) -> list[Problem]:
+        stat = io.stat(unit)
+        are_left = [not each.is_done(zmap, stat) for each in several]
+        left = [each for each, is_left in zip(several, are_left, strict=True) if is_left]
+        problems = iter(_put(zmap, io, unit, left, stat, force))
+        return [next(problems) if is_left else None for is_left in are_left]
+
+    return until_stored(put, io.key(unit))
 
 
 def _put(
-    zmap: ZMap, io: ChunkStore, unit: UnitIndex, several: Sequence[Written], force: bool
+    zmap: ZMap,
+    io: ChunkStore,
+    unit: UnitIndex,
+    several: Sequence[Written],
+    stat: Stat | None,
+    force: bool,
 ) -> list[Problem]:
-    stat = io.stat(unit)
     may = {each: force or may_replace(zmap, stat, each) for each in {w.basis for w in several}}
     covered: dict[ChunkIndex, Values] = {}
     for each in several:

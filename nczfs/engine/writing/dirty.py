@@ -139,6 +139,18 @@ class DirtyUnit:
                 if self.sent is parts:  # no other thread has done it, and it was not stored
                     self.basis, self.sent = self.basis.sending(digest), None
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether the spool has something of a chunk. Takes no lock."""
+        return any(chunk.saved is not None for chunk in list(self.chunks.values()))
+
+    def tell_entries(self) -> None:
+        """Tell the entries of the spool what is being sent. The caller holds `lock`."""
+        for index, chunk in self.chunks.items():
+            if chunk.saved is not None:
+                is_whole = index in self.flying and chunk.saved.revision <= chunk.taken
+                chunk.saved.tell(self.basis.sent, are_whole=is_whole)
+
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back. The caller holds `lock`."""
         for chunk in self.chunks.values():
@@ -196,6 +208,7 @@ class DirtyChunk:
         been written before.
     revision : changes with each change of what the spool would hold.
     saved : the entry of the spool that has it, or had it before the latest writes.
+    taken : the revision that the last flush took.
     """
 
     unit: DirtyUnit
@@ -211,6 +224,7 @@ class DirtyChunk:
     written_ns: int = field(default_factory=time.time_ns)
     revision: int = 0
     saved: Saved | None = None
+    taken: int = -1
     lock: threading.Lock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -348,6 +362,7 @@ class DirtyChunk:
             values, self.written, whole, self.complete, self.version, self._is_borrowed
         )
         self.written = WrittenMask(self.shape)
+        self.taken = self.revision
         self._share()
         return taken
 

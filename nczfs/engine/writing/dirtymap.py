@@ -146,10 +146,12 @@ class DirtyMap:
         """Note what is about to be sent of a unit: it may arrive although the answer is lost."""
         with unit.lock:
             unit.sending(parts, replaces)
-        if self._journal is not None:
+        if self._journal is not None or unit.has_entries:
             unit.note_sent()
             with unit.lock:
-                self._tell_journal(self._journal, unit)
+                unit.tell_entries()
+                if self._journal is not None:
+                    self._tell_journal(self._journal, unit)
 
     def lend(
         self, unit_id: ChunkId, io: ChunkStore, lent: Mapping[ChunkIndex, tuple[Box, Values]]

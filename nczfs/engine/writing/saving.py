@@ -44,7 +44,9 @@ class Saver:
                 saved = save_chunk(
                     self._spool, io, chunk.index, frozen, reason, always=self.is_ending
                 )
+                chunk.unit.note_sent()  # it may have been sent since
                 with chunk.lock:
+                    saved.tell(chunk.unit.basis.sent, are_whole=False)
                     unneeded = chunk.save(saved)
                 if unneeded is not None:
                     discard(self._spool, unneeded)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.spool.basis import Sent
+from nczfs.engine.spool.chunks import SENDING, KeptChunk
 from nczfs.engine.spool.contents import read_entry
-from nczfs.engine.spool.entries import heading, read_records, write_records
+from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import SUFFIX
 from nczfs.errors import NoSpace, SpoolError, Unavailable
@@ -79,11 +81,19 @@ def test_a_bit_that_flipped_anywhere_is_noticed(tmp_path: Path) -> None:
                 bytes_of(path)
 
 
-def test_bytes_behind_the_end_are_noticed(tmp_path: Path) -> None:
+def test_what_was_added_later_is_left_out_where_it_is_torn(tmp_path: Path) -> None:
     path = written(tmp_path)
-    path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(SpoolError):
-        read_entry(path)
+    whole = path.stat().st_size
+    attempt = Sent(3, 5, ((0, 3),))
+    add_record(path, packed({"is": SENDING, "sent": attempt.document(), "is_whole": True}))
+    data = path.read_bytes()
+    for size in range(whole, len(data) + 1):
+        path.write_bytes(data[:size])
+        entry = read_entry(path)
+        assert isinstance(entry, KeptChunk)
+        assert entry.done_by == ((attempt,) if size == len(data) else ())
+    path.write_bytes(data[:whole] + bytes(100))  # as a power failure leaves it
+    read_entry(path)
 
 
 def test_bytes_that_vanish_between_looking_and_reading_are_noticed(tmp_path: Path) -> None:

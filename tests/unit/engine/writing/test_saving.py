@@ -20,9 +20,11 @@ from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.writing import dirty
 from nczfs.errors import AccessDenied, Unavailable
 from nczfs.library.opening import open_zmap
+from nczfs.testing.faults import Fault
 from nczfs.zmap.base import Part
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.killed import left_by
 from tests.support.spooling import (
     CHUNK,
     CHUNK_BYTES,
@@ -31,6 +33,7 @@ from tests.support.spooling import (
     held,
     mounted,
     new_memory,
+    recover,
     stored,
 )
 
@@ -405,3 +408,53 @@ def test_the_values_of_an_entry_are_not_kept_in_the_cache(
         mount.writeback.flush()
         assert mount.engine.cache.peek((mount.v.stored, (0,)), 0.0) is None
         assert mount.read(0, CHUNK) == list(range(CHUNK))
+
+
+LOST_ANSWER = Fault(0, Unavailable, after=True, operations=frozenset({"write"}))
+
+
+def test_what_was_sent_after_it_was_saved_is_no_other_clients_and_stays(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W51: the mount is killed when a later attempt has arrived, and no answer came."""
+    with mounted(memory, tmp_path / "spool") as mount:
+        mount.write(1, 0)
+        mount.writeback.flush()
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        mount.zmap.arm(LOST_ANSWER)
+        mount.write(0, 2)
+        with pytest.raises(Unavailable):
+            mount.writeback.flush()
+        left = left_by(tmp_path / "spool", tmp_path / "left")
+        assert stored(memory)[:2] == [2, 0]
+        recover(memory, left)
+        assert stored(memory)[:2] == [2, 0]
+        mount.writeback.flush()
+
+
+def test_what_is_sent_while_newer_elements_are_saved_is_no_other_clients(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W51: the end of a mount saves a chunk that is about to be sent without them."""
+    with mounted(memory, tmp_path / "spool") as mount, ThreadPoolExecutor(1) as threads:
+        mount.write(1, 0)
+        mount.writeback.flush()
+        mount.engine.cache.discard(mount.v.stored)
+        mount.zmap.arm(LOST_ANSWER)
+        mount.write(0, 1)
+        with held(mount, "read") as (begun, go_on):
+            flushing = threads.submit(mount.writeback.flush)
+            assert begun.wait(60)
+            mount.write(0, 2)
+            mount.writeback.save()
+            go_on.set()
+            with pytest.raises(Unavailable):
+                flushing.result()
+        left = left_by(tmp_path / "spool", tmp_path / "left")
+        assert stored(memory)[:2] == [1, 0]
+        recover(memory, left)
+        assert stored(memory)[:2] == [2, 0]
+        mount.writeback.flush()
