@@ -83,5 +83,5 @@ def test_memory_is_flat_over_many_requests(tmp_path: Path) -> None:
             thread.join(DEADLINE_S)
     print([size // MIB for size in sizes])
     assert wrong == []
-    assert max(sizes) < 700 * MIB
+    assert max(sizes) < 400 * MIB
     assert max(sizes[10:]) - max(sizes[:10]) < 32 * MIB

@@ -315,3 +315,26 @@ def test_the_log_names_no_secrets(store: Path, caplog: pytest.LogCaptureFixture)
     targets = [line.partition('"GET ')[2].partition('"')[0] for line in lines]
     assert targets == ["/a%0Ab", "/a.zarr/", "/cdmremote/a.zarr?req=data&var=t(0,%0A1)"]
     assert "hush" not in caplog.text
+
+
+def test_strange_paths_and_sections_are_refused(service: Served) -> None:
+    """SEMANTICS V7."""
+    paths = (
+        "%2e%2e/%2e%2e/etc/passwd",
+        "a.zarr/%00",
+        "a.zarr/..%2f..%2fetc",
+        "a.zarr/./t",
+        "%ff%fe",
+    )
+    for path in (*paths, "a.zarr/t/values.raw%00.png", "cdmremote/%2e%2e", "a/" * 3000):
+        assert service.get(path).status == 404, path
+    sections = (
+        "(" * 7000,
+        "t" + "(0:1" * 1500,
+        "t;" * 3000 + "u",
+        f"t(0:{'9' * 5000},0)",
+        "t(-1,0)",
+    )
+    for section in (*sections, "t(0:2:0,0)", "t(0,0)" * 900):
+        assert service.get(f"cdmremote/a.zarr?req=data&var={section}").status == 400, section
+    assert service.get("//a.zarr//t/").status == 200
