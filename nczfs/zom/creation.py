@@ -7,7 +7,8 @@ visible is the last of its documents. So a hierarchy of which only a part could 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
@@ -29,6 +30,7 @@ from nczfs.zom.differences import Difference, diff, like
 from nczfs.zom.stored import read_stored
 
 NAMED_MAX = 10  # differences that a refusal names
+WRITES_MAX = 64  # small documents at a time, if each is a round trip; 256 overload slow servers
 
 
 def create(
@@ -124,9 +126,7 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     ------
     ObjectExists : something is there. StoreError. What was written before stays, and is valid.
     """
-    zmap, pools = dataset.zmap, dataset.engine.pools
-    # Small documents: each waits for its answer. 256 writes at once make a slow server time out.
-    pool = pools.fetch if dataset.is_far else pools.edit
+    zmap = dataset.zmap
 
     def write(at: str, each: Node) -> int:
         documents = list(documents_of(each))
@@ -141,10 +141,12 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
         return len(documents)
 
     count = 0
+    own = ThreadPoolExecutor(WRITES_MAX) if dataset.is_far else None
     try:
-        for batch in _batches(node):
-            tasks = [pool.submit(write, below(path, at[1:]).strip("/"), n) for at, n in batch]
-            count += _finished(tasks)
+        with own or nullcontext(dataset.engine.pools.edit) as pool:
+            for batch in _batches(node):
+                tasks = [pool.submit(write, below(path, at[1:]).strip("/"), n) for at, n in batch]
+                count += _finished(tasks)
         zmap.flush()
     finally:
         dataset.joined(path)
