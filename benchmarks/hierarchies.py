@@ -4,8 +4,8 @@
 
 Runs a real S3 server (tests/tools/s3-server-ceph) on this machine, behind a relay that delays every
 answer (tests/tools/s3-faults delay). The peer makes the requests that nczfs made, all at once, by
-the same store and as many threads as the engine has for such requests, and ignores the answers. A
-ratio above 0.67 means that nczfs takes less than 1.5 times as long.
+the same store and as many threads as the engine has for metadata, and ignores the answers. A ratio
+above 0.67 means that nczfs takes less than 1.5 times as long.
 """
 
 from __future__ import annotations
