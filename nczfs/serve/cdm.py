@@ -23,7 +23,14 @@ from nczfs.engine.weight import weight_of_group
 from nczfs.errors import BadSelection, NczfsError, UsageError
 from nczfs.messages import shown, size_text
 from nczfs.model.hierarchy import Group
-from nczfs.ncstream.data import array_head, data_messages, error_message, list_head
+from nczfs.ncstream.data import (
+    array_head,
+    data_messages,
+    error_message,
+    list_head,
+    ragged_blocks,
+    ragged_head,
+)
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
@@ -31,7 +38,7 @@ from nczfs.ncstream.names import text
 from nczfs.serve.answers import BINARY, Answer, Buffer, failure_text, text_answer
 from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
-from nczfs.serve.sections import SectionSpec, parse_specs, ranges_of
+from nczfs.serve.sections import ALL, Dims, SectionSpec, parse_specs, ranges_of
 from nczfs.serve.store import ServedGroup, ServedStore
 from nczfs.serve.values import value_blocks
 from nczfs.vfs.datasets.nodefiles import stem
@@ -235,6 +242,11 @@ class CdmRemote:
             native.newbyteorder(">") if is_number else native,
         )
         match type_:
+            case _ if part.variable.is_ragged:
+                yield from _headed(
+                    ragged_head(part.name, type_, section),
+                    (b"".join(ragged_blocks(type_, values)) for values in blocks),
+                )
             case DataType.STRING:
                 yield from _headed(
                     list_head(part.name, type_, section), (_strings(values) for values in blocks)
@@ -293,11 +305,11 @@ def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
     part = _Part(
         full_name_of(group, variable),
         variable,
-        ranges_of(spec.dims, variable.shape, spec.name),
+        ranges_of(_dims(spec, variable), variable.shape, spec.name),
     )
     assert isinstance(variable.values, Elements)
     size = part.section.size * variable.values.cell.itemsize
-    if part.type.is_fixed:
+    if part.type.is_fixed and not variable.is_ragged:
         size, most = part.section.size * part.type.dtype.itemsize, BLOCK_BYTES_MAX
     else:
         most = ROWS_BYTES_MAX if part.type is DataType.STRUCTURE else BLOCK_BYTES_MAX
@@ -307,6 +319,14 @@ def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
             f"({size_text(most)}); ask for parts"
         )
     return part
+
+
+def _dims(spec: SectionSpec, variable: FileVariable) -> Dims:
+    """Return the ranges without that of the length of elements, which is whole if it is given."""
+    dims = spec.dims
+    if variable.is_ragged and dims and len(dims) == len(variable.shape) + 1 and dims[-1] == ALL:
+        return dims[:-1]
+    return dims
 
 
 def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
@@ -347,7 +367,7 @@ def _string(value: object) -> str:
 
 
 def _opaque(values: np.ndarray[Any, Any]) -> bytes:
-    return b"".join(block(value.tobytes()) for value in values)
+    return b"".join(block(bytes(value)) for value in values)
 
 
 def _characters(cells: Buffer, width: int, kept: range) -> Buffer:

@@ -65,9 +65,12 @@ def _add_dimension(element: ET.Element, dimension: FileDimension) -> None:
 
 
 def _add_variable(element: ET.Element, variable: FileVariable) -> None:
-    names = " ".join(_text(dimension.name) for dimension in variable.dimensions)
+    names = [_text(dimension.name) for dimension in variable.dimensions]
+    if variable.is_ragged:
+        names.append("*")
+    shape = " ".join(names)
     added = ET.SubElement(
-        element, "variable", name=_text(variable.name), shape=names, type=_type(variable)
+        element, "variable", name=_text(variable.name), shape=shape, type=_type(variable)
     )
     for attribute in variable.attributes:
         _add_attribute(added, attribute)

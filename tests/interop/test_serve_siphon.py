@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +16,18 @@ from siphon.cdmr.cdmremote import CDMRemote
 
 import nczfs
 from nczfs.cli.main import main
+from nczfs.ncstream import Array, read
+from nczfs.ncstream.data import data_messages, ragged_message
+from nczfs.ncstream.framing import END, START
+from nczfs.ncstream.headers import header_message
+from nczfs.ncstream.messages import (
+    DataType,
+    Dimension,
+    Group,
+    Header,
+    Variable,
+    whole_section,
+)
 from tests.support.reference import reference_root, zarr_cases
 from tests.support.served import Served, served
 
@@ -54,7 +67,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         dataset.create_variable(
             "v", (20, 30), "f4", random.random((20, 30), "f4"), chunks=(3, 4), shards=(9, 8)
         )
+    pieces = any_length()
+    (path / "a.ncs").write_bytes(b"".join(pieces))
+    words = "import", str(path / "a.ncs"), str(path / "lengths.zarr"), "--format", "zarr2"
+    assert main([*words, "--chunks", "n=2"]) == 0
     return path
+
+
+def any_length() -> Iterator[bytes | memoryview]:
+    """Yield a stream of elements of any length, of which the last ones were never written."""
+    n = Dimension("n", 3)
+    rows = np.empty(2, object)
+    rows[:] = [np.array([1.5, -2]), np.array([0.25])]
+    blobs = np.empty(3, object)
+    blobs[:] = [b"a\0b", b"", b"c" * 300]
+    ragged = Variable("r", DataType.DOUBLE, (n, Dimension("*", 0, is_vlen=True)))
+    variables = ragged, Variable("o", DataType.OPAQUE, (n,))
+    yield START + header_message(Header(Group(dimensions=(n,), variables=variables)))
+    yield from ragged_message("r", DataType.DOUBLE, whole_section((2,)), rows)
+    yield from data_messages("o", DataType.OPAQUE, whole_section((3,)), blobs)
+    yield END
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +146,25 @@ def test_siphon_reads_shards(service: Served, store: Path) -> None:
         expected = dataset.variables["v"][...]
     assert np.array_equal(remote[:], expected)
     assert np.array_equal(remote[1:20:7, 3:29], expected[1:20:7, 3:29])
+
+
+def test_siphon_reads_elements_of_any_length(service: Served) -> None:
+    """SEMANTICS V2."""
+    remote = Remote(f"{service.url}cdmremote/lengths.zarr")
+    ragged = remote.variables["r"]
+    assert ragged.dimensions == ("n", "*")
+    client = CDMRemote(f"{service.url}cdmremote/lengths.zarr")
+    for selections in ([slice(None)] * 2, [slice(0, 3)]):
+        (found,) = client.fetch_data(**{"/r": selections})
+        assert [each.tolist() for each in found] == [[1.5, -2], [0.25], []]
+    (found,) = client.fetch_data(**{"/r": [slice(0, 3, 2)]})
+    assert [each.tolist() for each in found] == [[1.5, -2], []]
+    text = service.get("cdmremote/lengths.zarr?req=NcML").text
+    assert '<variable name="r" shape="n *" type="double" />' in text
+    assert '<variable name="o" shape="n" type="opaque" />' in text
+    (blobs,) = read(BytesIO(service.get("cdmremote/lengths.zarr?req=data&var=o(1:2)").body))
+    assert isinstance(blobs, Array)
+    assert blobs.values.tolist() == [b"", b"c" * 300]
 
 
 @pytest.mark.parametrize("level", [1, 9])
@@ -198,6 +249,9 @@ def _assert_equal(remote: Remote, url: str) -> None:
             expected = local[path][...]
             if is_text:
                 assert variable[:].tolist() == np.asarray(expected).reshape(-1).tolist(), path
+            elif expected.dtype == object:
+                lists = [each.tolist() for each in expected.reshape(-1)]
+                assert [each.tolist() for each in variable[:]] == lists, path
             else:
                 assert np.array_equal(_comparable(variable[:]), _comparable(expected)), path
 

@@ -79,12 +79,15 @@ def _group(group: FileGroup, declared: _Declared) -> ncs.Group:
 def _shape(
     variable: FileVariable, group: FileGroup, declared: _Declared
 ) -> tuple[ncs.Dimension, ...]:
-    return tuple(
+    found = [
         ncs.Dimension(
             d.name, d.size, d.unlimited, is_private=_nearest(d.name, group.path, declared) != d
         )
         for d in variable.dimensions
-    )
+    ]
+    if variable.is_ragged:
+        found.append(ncs.Dimension("*", 0, is_vlen=True))  # as netcdf-java names it
+    return tuple(found)
 
 
 def _nearest(name: str, path: str, declared: _Declared) -> FileDimension | None:

@@ -16,7 +16,13 @@ from nczfs.engine.options import Tally
 from nczfs.model.boxes import whole
 from nczfs.model.grid import ChunkPart
 from nczfs.ncstream.catalog import fill_value
-from nczfs.ncstream.data import array_head, data_messages, list_head, rows_frame
+from nczfs.ncstream.data import (
+    array_head,
+    data_messages,
+    list_head,
+    ragged_message,
+    rows_frame,
+)
 from nczfs.ncstream.framing import END, START
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, Variable
@@ -109,6 +115,7 @@ class _Sender:
         assert isinstance(variable.values, Elements)
         self._name = full_name_of(group, variable)
         self._type = data_type(variable.type)
+        self._is_ragged = variable.is_ragged
         self._array = array
         self._inner = variable.shape[len(array.description.shape) :]  # of text as characters
         self._cell = variable.values.cell
@@ -160,6 +167,10 @@ class _Sender:
             texts.reshape(-1)[:] = [plain_text(each) for each in values.reshape(-1).tolist()]
             yield from data_messages(name, type_, section, texts)
             return
+        if values.dtype.hasobject:
+            send = ragged_message if self._is_ragged else data_messages
+            yield from send(name, type_, section, values)
+            return
         flat = np.ascontiguousarray(values).reshape(-1)
         if type_ is DataType.OPAQUE:
             yield list_head(name, type_, section)
@@ -183,7 +194,7 @@ class _Sender:
 def _filled_in(variable: FileVariable) -> bytes | None:
     """Return the bytes of a number that no message has, as readers take it; None: they do not."""
     type_ = data_type(variable.type)
-    if not type_.is_fixed or type_ is DataType.CHAR:
+    if not type_.is_fixed or type_ is DataType.CHAR or variable.is_ragged:
         return None
     fill = fill_value(Variable(variable.name, type_, attributes=attributes_of(variable)))
     return None if fill is None else np.array(fill, type_.dtype).tobytes()

@@ -149,7 +149,7 @@ def _fill_value(
     derived : as `attributes_with_fill` has it.
     """
     element = type_.type
-    if not isinstance(element, NcType) or type_.width is not None:
+    if not isinstance(element, NcType) or type_.width is not None or type_.is_ragged:
         return None
     if element is NcType.CHAR and type_.cell is None:
         return None

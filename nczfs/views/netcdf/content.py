@@ -42,7 +42,12 @@ class Compound:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A type of bytes without meaning to netCDF, which the root of the file names."""
+    """A type of bytes without meaning to netCDF, which the root of the file names.
+
+    Attributes
+    ----------
+    size : of an element; 0: each has its own, in a stream that is sent.
+    """
 
     name: str
     size: int
@@ -59,8 +64,8 @@ class Elements:
     ----------
     variable : of the dataset.
     cell : dtype of one element of the array in the file, in native byte order; as wide as the last
-        dimension of the file's variable if text became characters. object: strings, which are read
-        when they are sent.
+        dimension of the file's variable if text became characters. object: elements of any length,
+        which are read when they are sent.
     """
 
     variable: Variable
@@ -89,6 +94,8 @@ class FileVariable:
     dimensions : those of the file, slowest first, including one for characters of text.
     attributes : everything that a reader sees, in order; a `_FillValue` has the type of the
         variable.
+    is_ragged : whether each element is an array of any length of the type, as only streams that are
+        sent have it.
     """
 
     name: str
@@ -96,6 +103,7 @@ class FileVariable:
     dimensions: tuple[FileDimension, ...]
     attributes: tuple[Attribute, ...]
     values: Elements | Texts
+    is_ragged: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

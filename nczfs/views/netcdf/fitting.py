@@ -233,7 +233,9 @@ class _Fitting:
         original = variable.name if variable.name and variable.name != name else None
         omit = partial(self._omit, variable.path)
         attributes = variable_attributes(variable, type_, self._kind, omit, original=original)
-        return FileVariable(name, names.type(type_.type), dimensions, attributes, values)
+        return FileVariable(
+            name, names.type(type_.type), dimensions, attributes, values, type_.is_ragged
+        )
 
     def _attributes(self, group: Group, original: str | None) -> tuple[Attribute, ...]:
         omit = partial(self._omit, group.header.path)

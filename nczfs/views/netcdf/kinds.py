@@ -16,6 +16,7 @@ class FileKind:
         length 0, and types that the file names.
     has_strings : whether it has strings of variable length.
     has_later_strings : whether strings are read when they are sent, and not for the content.
+    has_any_length : whether elements can be bytes, or arrays of numbers, of any length.
     has_opaque : whether the types that it names can be of bytes without a meaning.
     length_max : of a dimension. For one without a variable, HDF5 has an array of four-byte numbers.
     attributes_max : of a group or a variable. HDF5 numbers them in 16 bits; some are netCDF's own.
@@ -29,6 +30,7 @@ class FileKind:
     attributes_max: int
     values_bytes_max: int
     has_later_strings: bool = False
+    has_any_length: bool = False
     has_opaque: bool = True
 
 
@@ -59,7 +61,9 @@ NCSTREAM = FileKind(
     attributes_max=(1 << 31) - 1,
     values_bytes_max=1 << 47,  # in some 100,000 messages
 )
-SENT_NCSTREAM = replace(NCSTREAM, values_bytes_max=1 << 62, has_later_strings=True)
+SENT_NCSTREAM = replace(
+    NCSTREAM, values_bytes_max=1 << 62, has_later_strings=True, has_any_length=True
+)
 """A stream that is written once, from its beginning: its size need not be known."""
 JAVA_NCSTREAM = replace(NCSTREAM, has_strings=False, has_opaque=False)
 """A stream as the file reader of netcdf-java takes it."""

@@ -11,7 +11,7 @@ import numpy as np
 from nczfs.errors import Unsupported
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
-from nczfs.model.dtypes import DataType, NcType, VlenKind
+from nczfs.model.dtypes import NC_TYPE_OF_CODE, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.model.smallnumbers import number_kind, small_number
 from nczfs.views.netcdf.kinds import FileKind
@@ -48,15 +48,17 @@ class ShownType:
     Attributes
     ----------
     cell : dtype of an element in the file; None: the strings are read when the file is described;
-        object: when they are sent.
+        object: elements of any length, which are read when they are sent.
     width : of a last dimension of characters; None: there is none.
     added : attributes that say what the type does not.
+    is_ragged : whether elements are arrays of any length of the type.
     """
 
     type: UnnamedType
     cell: np.dtype[Any] | None
     width: int | None = None
     added: tuple[Attribute, ...] = ()
+    is_ragged: bool = False
 
 
 def shown_type(variable: Variable, kind: FileKind) -> ShownType:
@@ -136,7 +138,7 @@ def _text(variable: Variable, kind: FileKind) -> ShownType:
     array = variable.array
     dtype = array.dtype
     if dtype.vlen not in (None, VlenKind.TEXT):
-        raise Unsupported(f"is of type {dtype.typestr} {dtype.vlen.value}")
+        return _any_length(dtype, kind)
     if kind.has_later_strings:
         return ShownType(NcType.STRING, np.dtype(object))
     is_few = array.size <= TEXTS_MAX and array.size * dtype.item_size <= TEXTS_BYTES_MAX
@@ -147,6 +149,18 @@ def _text(variable: Variable, kind: FileKind) -> ShownType:
             return ShownType(NcType.CHAR, None, added=(_said(ENCODING, "utf-8"),))
         raise Unsupported(f"has {array.size} strings of variable length, more than {TEXTS_MAX}")
     return as_characters(variable)
+
+
+def _any_length(dtype: DataType, kind: FileKind) -> ShownType:
+    """Return the type of bytes, or of arrays of numbers, of any length."""
+    if kind.has_any_length:
+        if dtype.vlen is VlenKind.BYTES:
+            return ShownType(np.dtype("V"), np.dtype(object))
+        base = None if dtype.base is None else NC_TYPE_OF_CODE.get(dtype.base.str[1:])
+        if base is not None:
+            return ShownType(base, np.dtype(object), is_ragged=True)
+    assert dtype.vlen is not None
+    raise Unsupported(f"is of type {dtype.typestr} {dtype.vlen.value}")
 
 
 def as_characters(variable: Variable) -> ShownType:

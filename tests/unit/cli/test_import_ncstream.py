@@ -15,6 +15,7 @@ import pytest
 
 import nczfs
 from nczfs.cli.main import main
+from nczfs.ncstream import Array, read
 from nczfs.ncstream.data import data_messages, error_message, ragged_message
 from nczfs.ncstream.framing import END, START
 from nczfs.ncstream.headers import header_message
@@ -31,6 +32,9 @@ from nczfs.ncstream.messages import (
     Variable,
     whole_section,
 )
+from nczfs.testing.datasets import put_group
+from nczfs.zmap.keys import parse_key
+from nczfs.zmap.registry import open_store
 from tests.support.reference import reference_root
 
 X, TIME = Dimension("x", 6), Dimension("time", 4, is_unlimited=True)
@@ -227,6 +231,46 @@ def test_elements_of_any_length_are_kept(options: tuple[str, ...], tmp_path: Pat
     assert [each.tolist() for each in found["r"]] == [[1, -2], [], []]
     assert {each.dtype for each in found["r"]} == {np.dtype("i2")}
     assert found["o"].tolist() == [b"a\0b", b"", b"c" * 300]
+
+
+def test_elements_of_any_length_are_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "import", "-", tmp_path / "d", "--format", "zarr2", "--chunks", "n=2"
+    assert piped(of_any_length(RAGGED, OPAQUE), *words) == 0
+    assert main(["export", str(tmp_path / "d"), str(tmp_path / "a.ncs")]) == 0
+    with (tmp_path / "a.ncs").open("rb") as file:
+        header, *arrays = read(file)
+    assert isinstance(header, Header)
+    assert [v for v in header.root.variables if v.name == "r"] == [RAGGED]
+    found = {
+        (item.path, item.section.ranges[0].start): [bytes(each) for each in item.values]
+        for item in arrays
+        if isinstance(item, Array)
+    }
+    assert found == {
+        ("r", 0): [b"\0\1\xff\xfe", b""],
+        ("r", 2): [b""],
+        ("o", 0): [b"a\0b", b""],
+        ("o", 2): [b"c" * 300],
+    }
+    java = "export", str(tmp_path / "d"), str(tmp_path / "j.ncs"), "--netcdf-java"
+    assert main(java) == 1
+    assert "/o: is of type |O bytes" in capsys.readouterr().err
+
+
+def test_objects_of_any_kind_are_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(f"file://{tmp_path}")
+    put_group(store, "d.zarr")
+    array = {
+        "zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "|O", "fill_value": None,
+        "order": "C", "compressor": None, "filters": [{"id": "json2"}],
+    }  # fmt: skip
+    store.write(parse_key("d.zarr/j/.zarray"), json.dumps(array).encode())
+    assert main(["export", str(tmp_path / "d.zarr"), str(tmp_path / "a.ncs")]) == 1
+    assert "/j: is of type |O json" in capsys.readouterr().err
 
 
 def test_zarr3_keeps_opaque_elements(tmp_path: Path) -> None:

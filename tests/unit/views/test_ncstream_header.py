@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from nczfs.model.hierarchy import Dimension, Group, Variable
+from nczfs.formats.elementtypes import data_type
+from nczfs.model.hierarchy import CodecSpec, Dimension, Group, Variable
 from nczfs.ncstream import messages as ncs
 from nczfs.ncstream.messages import DataType
 from nczfs.views.ncstream.header import full_name_of, stream_header
@@ -49,6 +52,30 @@ def test_types_are_those_of_ncstream(dtype: str, type_: DataType) -> None:
 def test_strings_of_any_number_are_not_read_for_a_header() -> None:
     long = variable("v", "|O", {"x": 10**12}, filters=("vlen-utf8",))
     assert only(long).type is DataType.STRING
+
+
+def objects(codec: str, base: str) -> Group:
+    dtype = data_type("|O", (CodecSpec(codec, {"dtype": base} if base else {}),), "v")
+    fill = said("_FillValue", 7)
+    of = variable("v", "<f4", {"x": 3}, attributes=(fill,))
+    return group("", replace(of, array=replace(of.array, dtype=dtype)))
+
+
+def test_elements_of_any_length_have_a_dimension_or_are_opaque() -> None:
+    (ragged,) = stream_header(content(objects("vlen-array", "<i2"))).root.variables
+    assert ragged.type is DataType.SHORT
+    assert [(d.name, d.is_vlen) for d in ragged.shape] == [("x", False), ("*", True)]
+    (opaque,) = stream_header(content(objects("vlen-bytes", ""))).root.variables
+    assert opaque.type is DataType.OPAQUE
+    assert [d.name for d in opaque.shape] == ["x"]
+    assert not any(v.attributes for v in (ragged, opaque))  # _FillValue is one of their elements
+
+
+@pytest.mark.parametrize(("codec", "base"), [("json2", ""), ("vlen-array", "|b1")])
+def test_other_objects_are_left_out(codec: str, base: str) -> None:
+    found = content(objects(codec, base))
+    assert found.root.variables == ()
+    assert "/v: is of type |O " in "".join(found.omitted)
 
 
 def test_complex_numbers_are_structures() -> None:
