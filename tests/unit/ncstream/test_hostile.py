@@ -206,10 +206,11 @@ def mutations(count: int) -> None:
             assert str(error)  # noqa: PT017
 
 
-def test_a_mutated_stream_is_refused_or_read() -> None:
-    mutations(500)
-
-
-@pytest.mark.long
-def test_ten_thousand_mutated_streams_are_refused_or_read() -> None:
-    mutations(10_000)
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
+def test_mutated_streams_are_refused_or_read_in_little_memory(count: int) -> None:
+    took = watched(
+        "from tests.unit.ncstream.test_hostile import mutations",
+        "mutations(int(sys.argv[1]))",
+        count,
+    )
+    assert took.grown_mib < 300

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from xml.etree import ElementTree as ET
 
 import html5lib
+import lxml.html
 import numpy as np
 import pytest
 
@@ -197,6 +198,18 @@ def test_ranges_of_files(service: Served, asked: str, status: int, expected: sli
         assert got.headers["content-range"] == f"bytes {expected.start}-{last}/480"
 
 
+@pytest.mark.parametrize("name", ["a.nc", "a.classic.nc", "a.cdl"])
+def test_ranges_of_files_that_are_made_are_parts_of_them(service: Served, name: str) -> None:
+    """SEMANTICS V9."""
+    whole = service.get(f"a.zarr/{name}").body
+    size = len(whole)
+    for asked, first, last in (("7-106", 7, 106), (f"{size - 50}-", size - 50, size - 1)):
+        got = service.get(f"a.zarr/{name}", Range=f"bytes={asked}")
+        assert (got.status, got.body) == (206, whole[first : last + 1])
+        assert got.headers["content-range"] == f"bytes {first}-{last}/{size}"
+    assert service.get(f"a.zarr/{name}", Range=f"bytes={size}-").status == 416
+
+
 def test_a_range_of_another_version_is_answered_with_the_whole_file(service: Served) -> None:
     """SEMANTICS V9."""
     head = service.get("a.zarr/t/values.raw", "HEAD")
@@ -248,6 +261,23 @@ def test_every_page_is_valid_and_every_link_leads_somewhere(
     assert "/a.zarr/t/chunks/0.0" in seen
     assert "/a.zarr/t/?picture" in seen
     assert "/a.zarr/inner/n/?picture" in seen
+
+
+def test_the_form_of_a_dataset_gets_a_section(service: Served) -> None:
+    """SEMANTICS V10."""
+    page = lxml.html.fromstring(service.get("a.zarr/").body, base_url=f"{service.url}a.zarr/")
+    (form,) = page.forms
+    field = form.inputs["var"]
+    (names,) = page.xpath("//datalist[@id=$id]", id=field.get("list"))
+    assert [option.get("value") for option in names] == ["/t", "/inner/n"]
+    form.fields["var"] = "/t(0:2:2,3:5)"
+    assert form.method == "GET"
+    (button,) = form.xpath(".//button")
+    assert button.get("type", "submit") == "submit"
+    target = f"{form.get('action')}?{urlencode(form.form_values())}".lstrip("/")
+    (found,) = ncstream.read(BytesIO(service.get(target).body))
+    assert isinstance(found, ncstream.Array)
+    assert found.values.tolist() == [[3, 4, 5], [83, 84, 85]]
 
 
 def test_names_and_attributes_of_stores_are_text_in_pages(service: Served) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from siphon.cdmr import ncstream as siphon
 
+import nczfs
 from nczfs.errors import NotPermitted, ReadOnlyMount
 from nczfs.ncstream import Header, assemble
 from nczfs.ncstream import read as read_stream
@@ -19,6 +21,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
 from tests.support.copies import new_url
+from tests.support.dependents import FLAT, VALUES, write_dependents_sample
 from tests.support.trees import find, listing, read
 
 TEMPERATURE = np.arange(15, dtype="<f4").reshape(3, 5)
@@ -67,6 +70,27 @@ def test_its_values_are_those_of_the_group(fs: TreeFileSystem) -> None:
     assert found["scalar"] == 2.5
     assert found["empty"].shape == (0, 3)
     assert found["g/v.w"].tolist() == [0, 1, 2]
+
+
+def test_it_has_shards_and_dependent_arrays_of_zarr3(tmp_path: Path) -> None:
+    """SEMANTICS D24."""
+    write_dependents_sample(tmp_path / "t.zarr")
+    values = np.arange(48, dtype="f4").reshape(8, 6)
+    with nczfs.open(str(tmp_path / "s.zarr"), "w", format="zarr3") as root:
+        root.create_variable("v", (8, 6), "f4", values, chunks=(2, 3), shards=(4, 6))
+        group = root.create_group("g")
+        group.create_variable("half", (3,), "f2", values[0, :3], chunks=(2,))
+    fs = mount_tree(f"file://{tmp_path}")
+    sharded, dependent = (
+        assemble(read_stream(io.BytesIO(read(fs, f"datasets/{name}.zarr/{name}.ncs"))))
+        for name in "st"
+    )
+    fs.close()
+    assert (sharded["v"] == values).all()
+    assert sharded["g/half"].tolist() == [0, 1, 2]
+    assert set(dependent) == {*FLAT.values(), "t.q"}
+    for path, name in FLAT.items():
+        assert np.array_equal(dependent[name], VALUES[path]), name
 
 
 def test_its_size_is_known_and_any_range_is_a_part_of_the_whole(fs: TreeFileSystem) -> None:

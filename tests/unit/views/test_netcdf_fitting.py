@@ -15,10 +15,11 @@ from nczfs.model.hierarchy import CodecSpec, Group, Variable
 from nczfs.views.netcdf.attributes import OMITTED
 from nczfs.views.netcdf.content import Compound, Elements, FileContent, FileVariable, Opaque, Texts
 from nczfs.views.netcdf.fitting import file_content
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileKind
+from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4, FileKind
 from tests.support.groups import NCZARR, group, said, variable
 
 BOTH = pytest.mark.parametrize("kind", [NETCDF4, CLASSIC])
+ALL = pytest.mark.parametrize("kind", [NETCDF4, CLASSIC, NCSTREAM], ids=lambda kind: kind.suffix)
 
 
 def unread(variable: Variable) -> tuple[str, ...]:
@@ -130,8 +131,9 @@ def test_a_time_with_a_unit_of_its_own_keeps_it() -> None:
     ],
     ids=["U", "vlen", "cells"],
 )
-def test_few_strings_are_strings(text: Variable) -> None:
-    found = only(text, texts=three)
+@pytest.mark.parametrize("kind", [NETCDF4, NCSTREAM], ids=lambda kind: kind.suffix)
+def test_few_strings_are_strings(text: Variable, kind: FileKind) -> None:
+    found = only(text, kind, three)
     assert found.type is NcType.STRING
     assert found.values == Texts(text, ("a", "żółw", ""))
     assert sizes(found) == [("x", 3)]
@@ -147,7 +149,7 @@ def test_few_strings_are_strings(text: Variable) -> None:
     ],
     ids=["U", "cells", "wide", "bytes"],
 )
-@BOTH
+@ALL
 def test_many_strings_and_bytes_are_characters(text: Variable, width: int, kind: FileKind) -> None:
     found = only(text, kind)
     assert found.type is NcType.CHAR
@@ -163,7 +165,7 @@ def test_a_classic_file_has_few_strings_of_variable_length_as_wide_as_the_longes
     assert sizes(found) == [("x", 3), ("string7", 7)]
 
 
-@BOTH
+@ALL
 def test_strings_that_cannot_be_read_or_are_too_many_are_left_out(kind: FileKind) -> None:
     def corrupt(_: Variable) -> tuple[str, ...]:
         raise CorruptChunk("v/0: ends early")
@@ -186,7 +188,7 @@ def test_a_string_with_nul_has_no_place_among_strings_that_end_with_it(
     assert found.omitted == (() if is_held else ("/v: has strings that contain NUL",))
 
 
-@BOTH
+@ALL
 def test_an_attribute_that_is_left_out_is_named_with_the_group_that_has_it(kind: FileKind) -> None:
     large = said("large", "x" * (1 << 20))
     whole = group("g", group("g/below", attributes=(large,)), attributes=(large,))
@@ -209,7 +211,7 @@ def test_one_long_string_does_not_make_a_classic_file_of_a_terabyte() -> None:
     assert "limited" in found.omitted[0]
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("codec", ["vlen-array", "vlen-bytes", "json2"])
 def test_other_objects_are_left_out_and_named(kind: FileKind, codec: str) -> None:
     dtype = data_type("|O", (CodecSpec(codec, {"dtype": "<i4"}),), "v")
