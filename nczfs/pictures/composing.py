@@ -12,7 +12,7 @@ from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
-from nczfs.errors import NczfsError
+from nczfs.errors import MetadataError, NczfsError
 from nczfs.messages import shown, size_text
 from nczfs.model.dtypes import NcType
 from nczfs.model.grid import Positions
@@ -69,9 +69,12 @@ def variable_scene(
     Raises
     ------
     CodecError, MissingChunk, StoreError : values cannot be read. MetadataError : too many
-        dimensions.
+        dimensions, or numbers of documents with which nothing can be computed.
     """
-    return _Composition(dataset, variable, limits, selection, fresh_since).scene()
+    try:
+        return _Composition(dataset, variable, limits, selection, fresh_since).scene()
+    except (ArithmeticError, ValueError) as error:
+        raise MetadataError(f"{variable.path or '/'}: cannot be drawn: {error}") from error
 
 
 class _Composition:

@@ -82,20 +82,21 @@ def text(variable: Variable, name: str) -> str:
 
 
 def numbers(variable: Variable, name: str) -> tuple[int | float, ...]:
-    """Return an attribute that is one or more numbers; (): there is none."""
+    """Return an attribute that is one or more numbers; (): there is none.
+
+    Documents may have integers of any length. Those beyond a float64 are no numbers here, because
+    no value equals them or can be compared with them.
+    """
     value = _attribute(variable, name)
     items = value if isinstance(value, tuple | list) else (value,)
-    found = tuple(n for n in items if isinstance(n, int | float) and not isinstance(n, bool))
+    found = tuple(n for n in items if isinstance(n, int | float) and _is_usable(n))
     return found if len(found) == len(items) else ()
 
 
 def factor(variable: Variable, name: str, default: float) -> float:
     """Return an attribute that is one finite number; otherwise the default."""
     found = numbers(variable, name)
-    try:
-        value = float(found[0]) if len(found) == 1 else default
-    except OverflowError:
-        return default
+    value = float(found[0]) if len(found) == 1 else default
     return value if isfinite(value) else default
 
 
@@ -106,6 +107,14 @@ def flags(variable: Variable) -> tuple[tuple[float, str], ...]:
         return ()
     pairs = {float(v): m for v, m in zip(values, meanings, strict=True) if abs(v) < 1 << 53}
     return tuple(sorted(pairs.items()))
+
+
+def _is_usable(number: float) -> bool:
+    try:
+        float(number)
+    except OverflowError:
+        return False
+    return not isinstance(number, bool)
 
 
 def _attribute(variable: Variable, name: str) -> object:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -16,6 +17,24 @@ Masked: TypeAlias = "np.ma.MaskedArray[Any, np.dtype[np.float64]]"
 
 DAYS_SINCE_1970 = Calendar("days since 1970-01-01", "proleptic_gregorian", 1970)
 """Of values of the type datetime64, after unpacking."""
+
+MONTHS_MAX: Final = 1e15
+"""Dates of months and years that are further from 1970 are unknown."""
+
+_PER_DAY: Final[Mapping[str, float]] = {
+    "W": 1 / 7,
+    "D": 1.0,
+    "h": 24.0,
+    "m": 1440.0,
+    "s": 86400.0,
+    "ms": 86400e3,
+    "us": 86400e6,
+    "ns": 86400e9,
+    "ps": 86400e12,
+    "fs": 86400e15,
+    "as": 86400e18,
+}
+"""Units of datetime64. NumPy itself cannot divide a day by the smallest three."""
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
@@ -63,14 +82,15 @@ def unpacked(values: Values, variable: Variable) -> Masked:
 def _dates(values: Values) -> Masked:
     unknown = np.isnat(values)
     unit, count = np.datetime_data(values.dtype)
-    if unit == "generic":
-        return np.ma.array(np.zeros(values.shape), mask=True)
+    since_1970 = np.where(unknown, 0, values.view(np.int64))
     if unit in ("Y", "M"):
-        days = np.where(unknown, 0, values.astype("M8[D]").astype(np.int64)).astype(float)
-    else:
-        per_day = np.ones(1, "m8[D]") / np.ones(1, f"m8[{count}{unit}]")
-        days = np.where(unknown, 0, values.view(np.int64)) / per_day[0]
-    return np.ma.array(days, mask=unknown)
+        # NumPy would wrap around where a date is beyond its days.
+        unknown |= np.abs(since_1970.astype(float)) * count > MONTHS_MAX
+        known = np.where(unknown, 0, since_1970).view(values.dtype)
+        return np.ma.array(known.astype("M8[D]").view(np.int64).astype(float), mask=unknown)
+    if unit not in _PER_DAY:
+        return np.ma.array(np.zeros(values.shape), mask=True)
+    return np.ma.array(since_1970 * (count / _PER_DAY[unit]), mask=unknown)
 
 
 def _missing_values(variable: Variable) -> list[int | float]:

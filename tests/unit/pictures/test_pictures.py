@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nczfs.errors import UsageError
+from nczfs.errors import MetadataError, UsageError
 from nczfs.pictures import picture
 from nczfs.pictures.limits import FULL, PREVIEW
 from nczfs.pictures.picture import PREVIEW_BYTES, group_picture, preview, variable_picture
@@ -205,6 +205,38 @@ def test_a_variable_that_cannot_be_read_does_not_hide_the_others() -> None:
     assert isinstance(found.tiles[0], Words)
     assert "t2m/0.0.0" in found.tiles[0].lines[0]
     assert len(found.tiles) == 3
+
+
+def test_an_integer_beyond_all_floats_spoils_no_picture() -> None:
+    store = map_store()
+    put_array(
+        store,
+        "v",
+        np.array([1.0, 2], "<f4"),
+        (2,),
+        dimensions=("x",),
+        attributes={"valid_min": -(10**400)},
+        fill_value=None,
+    )
+    with dataset_in(store) as dataset:
+        found = group_scene(dataset, "", PREVIEW)
+    assert not isinstance(found, Plane | Line | Words)
+    assert [tile.values.tolist() for tile in found.tiles if isinstance(tile, Line)][0] == [1.0, 2.0]
+
+
+def test_numbers_that_cannot_be_computed_with_are_described(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unpacked(*_: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("nczfs.pictures.composing.unpacked", unpacked)
+    with dataset_in(map_store()) as dataset:
+        found = group_scene(dataset, "", PREVIEW)
+        with pytest.raises(MetadataError, match="t2m: cannot be drawn: too large"):
+            variable_picture(dataset, variable(dataset, "t2m"))
+    assert not isinstance(found, Plane | Line | Words)
+    assert all(isinstance(tile, Words) for tile in found.tiles)
 
 
 def test_many_threads_draw_at_once() -> None:

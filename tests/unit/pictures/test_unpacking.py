@@ -79,6 +79,19 @@ def test_dates_become_days() -> None:
     assert found == [1.5, None]
     assert DAYS_SINCE_1970.written(1.5) == "1970-01-02 12:00"
     assert seen(np.array(["1970-02"], "M8[M]")) == [31.0]
+    assert seen(np.array([2], "M8[W]")) == [14.0]
+
+
+@pytest.mark.parametrize("unit", ["ns", "ps", "fs", "as"])
+def test_dates_of_the_smallest_units(unit: str) -> None:
+    days = seen(np.array([1 << 62, "NaT"], f"M8[25{unit}]"))
+    per_day = 86400 * 10 ** {"ns": 9, "ps": 12, "fs": 15, "as": 18}[unit]
+    assert days == [pytest.approx((25 << 62) / per_day), None]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M"])
+def test_dates_beyond_the_days_of_numpy_are_unknown(unit: str) -> None:
+    assert seen(np.array([1 << 62, -(1 << 62)]).view(f"M8[{unit}]")) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +108,13 @@ def test_dates_become_days() -> None:
 )
 def test_attributes_that_are_nonsense_change_nothing(attribute: Attribute) -> None:
     assert seen(packed(1, 2), attribute) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<u8", "<c16"])
+@pytest.mark.parametrize("name", ["_FillValue", "missing_value", "valid_min", "valid_range"])
+def test_numbers_beyond_all_floats_change_nothing(name: str, dtype: str) -> None:
+    far = Attribute(name, NcType.JSON, [-(10**400), 10**400])
+    assert seen(np.array([0, 1], dtype), far) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["360_day", "noleap", "julian", "standard", "", "Gregorian"])
