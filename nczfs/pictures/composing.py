@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -223,7 +224,8 @@ class _Composition:
     def _map_sides(self, long: Sequence[int]) -> tuple[Variable | None, Variable | None]:
         """Return the latitude and longitude of two long dimensions; None, None: there are none."""
         own = [each for d in long if (each := self._own_coordinate(d)) is not None]
-        for candidates in (own, self._beside.curvilinear):
+        curvilinear = tuple(filter(self._is_readable, self._beside.curvilinear))
+        for candidates in (own, curvilinear):
             fitting = [each for each in candidates if set(self._dimensions_of(each)) <= set(long)]
             latitude = next((each for each in fitting if role(each) is Role.LATITUDE), None)
             longitude = next((each for each in fitting if role(each) is Role.LONGITUDE), None)
@@ -237,9 +239,22 @@ class _Composition:
     def _own_coordinate(self, dimension: int) -> Variable | None:
         """Return the coordinate variable of a dimension, if its values can be read in time."""
         found = self._beside.of_dimension.get(self._variable.dimensions[dimension].name)
-        if found is None or found.array.chunk_bytes > self._limits.chunk_bytes:
+        if found is None or not self._is_readable(found):
             return None
         return found if found.array.shape == (self._variable.array.shape[dimension],) else None
+
+    def _is_readable(self, coordinate: Variable) -> bool:
+        return coordinate.array.chunk_bytes <= self._limits.chunk_bytes
+
+    def _step_coordinates(self, sides: Sequence[int]) -> dict[int, Variable]:
+        """Return the coordinates that say which step of other dimensions is shown.
+
+        They leave room for those of the sides.
+        """
+        others = [d for d in range(len(self._lengths)) if d not in sides][: self._limits.steps]
+        most = self._limits.decoded_bytes // 4
+        found = ((d, self._own_coordinate(d)) for d in others)
+        return {d: each for d, each in found if each and each.array.chunk_bytes <= most}
 
     def _dimensions_of(self, coordinate: Variable) -> list[int]:
         """Return the numbers of the variable's dimensions that a coordinate has; [-1]: others."""
@@ -264,20 +279,23 @@ class _Composition:
     ) -> tuple[list[Positions], bool]:
         """Return the positions to read along each dimension, and whether coordinates are left out.
 
-        Fewer of the values are read where their coordinates need many chunks, too.
+        Fewer of the values are read where their coordinates need many chunks, too, or large ones.
         """
-        array = self._variable.array
-        most = max(1, min(self._limits.chunks, self._limits.decoded_bytes // array.chunk_bytes))
-        spare = min(self._limits.steps, len(self._lengths) - len(sides))
-        for share in _shrinking(most):
+        array, limits = self._variable.array, self._limits
+        most = max(1, min(limits.chunks, limits.decoded_bytes // array.chunk_bytes))
+        spare = min(limits.steps, len(self._lengths) - len(sides))
+        steps = sum(each.array.chunk_bytes for each in self._step_coordinates(sides).values())
+        for coordinates, share in product((beside, ()), _shrinking(most)):
             chosen = self._positions(sides, share)
-            cost = chunks_touched(chosen, array.grid.cuts) + spare
-            for each in beside:
+            touched = chunks_touched(chosen, array.grid.cuts)
+            chunks, nbytes = touched + spare, (touched - 1) * array.chunk_bytes + steps
+            for each in coordinates:
                 along = [chosen[d] for d in self._dimensions_of(each)]
-                cost += chunks_touched(along, each.array.grid.cuts)
-            if cost <= self._limits.chunks:
-                return chosen, False
-        return self._positions(sides, max(1, most - spare)), True
+                touched = chunks_touched(along, each.array.grid.cuts)
+                chunks, nbytes = chunks + touched, nbytes + touched * each.array.chunk_bytes
+            if chunks <= limits.chunks and nbytes <= limits.decoded_bytes:
+                break
+        return chosen, len(coordinates) < len(beside)
 
     def _positions(self, sides: Sequence[int], chunks_max: int) -> list[Positions]:
         """Return positions in at most so many chunks; the first one along all other dimensions."""
@@ -325,20 +343,21 @@ class _Composition:
 
     def _steps(self, sides: Sequence[int]) -> Iterator[str]:
         """Yield which step of the other dimensions is shown."""
-        others = [d for d in range(len(self._lengths)) if d not in sides]
-        for number, d in enumerate(others):
+        coordinates = self._step_coordinates(sides)
+        for d in range(len(self._lengths)):
+            if d in sides:
+                continue
             position = int(self._axes[d][0])
             length = self._variable.array.shape[d]
             name = _dimension_name(self._variable, d)
-            value = self._step_value(d, position) if number < self._limits.steps else ""
+            value = self._step_value(coordinates.get(d), position)
             if length > 1:
                 at = f"index {position:,} of {length:,}"
                 yield f"{name} {value} ({at})" if value else f"{name} {at}"
             elif value:
                 yield f"{name} {value}"
 
-    def _step_value(self, dimension: int, position: int) -> str:
-        coordinate = self._own_coordinate(dimension)
+    def _step_value(self, coordinate: Variable | None, position: int) -> str:
         if coordinate is None:
             return ""
         values = self._numbers(coordinate, [np.array([position])])

@@ -15,8 +15,9 @@ class PictureLimits:
     Attributes
     ----------
     chunks : of all variables together that are read; at least 8.
-    chunk_bytes : a variable with larger decoded chunks is described by words.
-    decoded_bytes : of the chunks of one variable, beyond the first chunk.
+    chunk_bytes : a variable with larger decoded chunks is described by words; such coordinates
+        are not read.
+    decoded_bytes : of the chunks of a variable and its coordinates together, beyond its first.
     width, height : in pixels, also the most elements that are drawn along each side.
     steps : dimensions beside the plane whose coordinates are read, one chunk each.
     tiles : variables that the picture of a group shows.

@@ -267,6 +267,45 @@ def test_a_huge_chunk_is_described_and_not_read() -> None:
     assert chunk_reads(store) == 0
 
 
+@pytest.mark.parametrize(
+    ("limits", "is_map"),
+    [
+        (PictureLimits(chunk_bytes=96, decoded_bytes=192), True),
+        (PictureLimits(chunk_bytes=95), False),
+        (PictureLimits(decoded_bytes=191), False),
+    ],
+)
+def test_coordinates_of_large_chunks_are_not_read(limits: PictureLimits, is_map: bool) -> None:
+    latitude = np.add.outer(np.arange(3.0), np.arange(4.0) / 10)
+    store = curvilinear(latitude, latitude)  # one chunk of 96 bytes each
+    put_array(
+        store,
+        "v",
+        np.ones((3, 4), "i1"),
+        (3, 4),
+        dimensions=("y", "x"),
+        attributes={"coordinates": "lat lon"},
+        fill_value=None,
+    )
+    assert plane(store, "v", limits).is_map is is_map
+    assert chunk_reads(store) == (3 if is_map else 1)
+
+
+@pytest.mark.parametrize(
+    ("decoded_bytes", "is_map", "note"),
+    [
+        (96, True, "time 2000-02-01 (index 0 of 2)"),
+        (95, False, "time 2000-02-01 (index 0 of 2)"),
+        (63, False, "time index 0 of 2"),
+    ],
+)
+def test_the_coordinates_of_steps_count_too(decoded_bytes: int, is_map: bool, note: str) -> None:
+    """Chunks: lat 32 bytes, lon 48, time 16."""
+    found = plane(map_store(), "t2m", PictureLimits(decoded_bytes=decoded_bytes))
+    assert found.is_map is is_map
+    assert found.heading.notes == (note,)
+
+
 # -- words
 
 
