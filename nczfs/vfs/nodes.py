@@ -215,11 +215,14 @@ class OpenFile(ABC):
     judges_writes : whether writes may be refused for their contents, which other files explain.
     begins_itself : whether it notes itself when a write begins to have an effect
         (`vfs/effects.py`).
+    direct_io : whether the kernel must not answer reads from its pages, because these show another
+        version of the file.
     own_node : what its inode is from now on, while others find another inode at the name. None: it
         is what it was.
     """
 
     appending = False
+    direct_io = False
     own_node: File | None = None
     judges_writes = False
     begins_itself = False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import subprocess
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     directory = tmp_path_factory.mktemp("previews")
     with nczfs.open(str(directory / "store/d.zarr"), "w") as root:
         root.create_variable("v", (30, 40), data=np.arange(1200.0).reshape(30, 40))
+        root.create_variable("still", (4,), data=np.arange(4.0))
     options = ["--previews", "--spool-dir", str(directory / "spool")]
     with mounted(directory / "store", *options, expect="preview.png") as path:
         yield path / "datasets/d.zarr"
@@ -54,6 +57,26 @@ def test_it_changes_after_a_write(place: Path) -> None:
         file.write(np.full(600, 5000.0).tobytes())
     assert pixels(place / "v/preview.png") != before
     assert pixels(place / "preview.png") != of_group
+
+
+def test_an_open_file_is_one_picture_to_its_end(place: Path) -> None:
+    """SEMANTICS D25."""
+    with (place / "v/preview.png").open("rb", buffering=0) as first:
+        begun = os.read(first.fileno(), 4096)
+        with (place / "v/values.raw").open("r+b") as file:
+            file.seek(600 * 8)
+            file.write(np.arange(600.0).tobytes())
+        new = pixels(place / "v/preview.png")
+        with Image.open(BytesIO(begun + first.read())) as image:
+            assert image.tobytes() != new  # and its checksums are right
+
+
+def test_it_can_be_mapped_as_viewers_do(place: Path) -> None:
+    with (place / "still/preview.png").open("rb") as file:
+        kept = file.read()
+        for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
+            with mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ) as mapped:
+                assert mapped[:] == kept
 
 
 def test_it_cannot_be_written(place: Path) -> None:

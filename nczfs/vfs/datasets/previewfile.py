@@ -21,9 +21,8 @@ from nczfs.views import catalog
 class PreviewFile(File):
     """A picture as a file, whose size is the same for all, so that a listing makes no picture.
 
-    A picture is made again when it is read after a change by this mount, or after `ttl_s` of the
-    context. It is kept as long as the ledger of the engine has room for it. `_lock` guards its age;
-    it is held while the picture is made, which blocks.
+    A picture is made again for who opens it after a change by this mount, or after `ttl_s` of the
+    context. It is kept while it is open, and then as long as the ledger of the engine has room.
     """
 
     def __init__(self, context: ViewContext, at: At) -> None:
@@ -35,10 +34,7 @@ class PreviewFile(File):
         self._array = at.dataset.array(node).stored if isinstance(node, Variable) else None
         if self._array is not None:
             self.arrays = (self._array,)
-        self._lock = threading.Lock()
-        self._key = object()
-        self._made_of: object = None
-        self._made_at = 0.0
+        self._shared = _Shared()
 
     @property
     def token(self) -> object:
@@ -46,7 +42,7 @@ class PreviewFile(File):
 
     @property
     def pages_token(self) -> object:
-        return self.token, self._revision()
+        return self.token, self._shared.in_pages
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -56,35 +52,59 @@ class PreviewFile(File):
         return NodeStat(PREVIEW_BYTES, max(self._mtime_ns, written_ns))
 
     def succeeds(self, old: TreeNode) -> None:
-        """Take over the picture of the same file, which each lookup finds anew."""
+        """Take over the pictures of the same file, which each lookup finds anew."""
         if isinstance(old, PreviewFile) and old.token == self.token:
-            self._key, self._made_of, self._made_at = old._key, old._made_of, old._made_at
+            self._shared = old._shared
 
     def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
-        return _OpenPreview(self)
+        shared, kept = self._shared, self._context.engine.texts
+        with shared.lock:
+            if not self._is_current(shared.newest):
+                kept.pop(shared.newest)
+                shared.newest = _Picture()
+            if shared.in_pages.open_files == 0:
+                shared.in_pages = shared.newest
+            picture = shared.newest
+            picture.open_files += 1
+            picture.png = picture.png or kept.get(picture)
+        return _OpenPreview(self, picture, direct_io=picture is not shared.in_pages)
 
-    def content_now(self) -> bytes:
-        """Return the bytes of the file. May block.
+    def closed(self, picture: _Picture) -> None:
+        """Note that one of those who have a picture open has closed it."""
+        with self._shared.lock:
+            picture.open_files -= 1
+            if not picture.open_files:
+                picture.png = picture.data = None
+
+    def picture_data(self, picture: _Picture) -> memoryview:
+        """Return the bytes of a picture that is open. May block.
 
         Raises
         ------
         CodecError, MissingChunk, MetadataError, StoreError, NoSuchNode.
         """
-        kept = self._context.engine.texts
-        with self._lock:
-            revision, begun = self._revision(), now()
-            is_current = revision == self._made_of and begun - self._made_at < self._context.ttl_s
-            png = kept.get(self._key) if is_current else None
-            if png is None:
-                png = self._node.follow(self._picture)
-                kept.put(self._key, png, len(png))
-                self._made_of, self._made_at = revision, begun
-        return preview(png)
+        with picture.lock:
+            if picture.png is None:
+                revision, begun = self._revision(), now()
+                png = self._node.follow(self._drawn)
+                self._context.engine.texts.put(picture, png, len(png))
+                picture.made_at, picture.png, picture.made_of = begun, png, revision
+            if picture.data is None:
+                picture.data = memoryview(preview(picture.png))
+            return picture.data
 
-    def _picture(self, path: str) -> bytes:
+    def _is_current(self, picture: _Picture) -> bool:
+        """Return whether who opens the file now may get a picture: also one that is not made."""
+        if picture.made_of is None:
+            return True
+        is_kept = picture.png is not None or self._context.engine.texts.get(picture) is not None
+        is_young = now() - picture.made_at < self._context.ttl_s
+        return is_kept and is_young and picture.made_of == self._revision()
+
+    def _drawn(self, path: str) -> bytes:
         dataset, limits = self._dataset, self._limits()
         fresh_since = self._context.fresh_since
         node = dataset.node(path)
@@ -105,23 +125,59 @@ class PreviewFile(File):
         return array, self._dataset.edits.revision
 
 
-class _OpenPreview(OpenFile):
-    """An open picture, which is made at the first read. `_lock` guards that it is made once."""
+class _Picture:
+    """A picture of the file. It never changes: a program may read it in parts, at any time.
 
-    def __init__(self, file: PreviewFile) -> None:
+    Attributes
+    ----------
+    lock : held while it is made, at the first read.
+    open_files : of those who read it.
+    made_of, made_at : the revision and the time of what it shows; None, 0: it is not made.
+    png, data : without and with padding; None: it is not made, or nobody has it open.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open_files = 0
+        self.made_of: object = None
+        self.made_at = 0.0
+        self.png: bytes | None = None
+        self.data: memoryview | None = None
+
+
+class _Shared:
+    """What all lookups of a file share.
+
+    The kernel has pages of a file and not of an open file, so they are of one picture only: while
+    some program has that open, others get a newer one past the pages.
+
+    Attributes
+    ----------
+    lock : guards the others, and the open files of pictures.
+    in_pages : the picture of the kernel's pages.
+    newest : the picture for who opens the file next.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.in_pages = self.newest = _Picture()
+
+
+class _OpenPreview(OpenFile):
+    """An open picture."""
+
+    def __init__(self, file: PreviewFile, picture: _Picture, *, direct_io: bool) -> None:
         self._file = file
-        self._lock = threading.Lock()
-        self._data: memoryview | None = None
+        self._picture = picture
+        self.direct_io = direct_io
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        data = self._data
+        data = self._picture.data
         return None if data is None else data[offset : offset + size]
 
     def read(self, offset: int, size: int) -> Buffer:
-        with self._lock:
-            if self._data is None:
-                self._data = memoryview(self._file.content_now())
-            return self._data[offset : offset + size]
+        return self._file.picture_data(self._picture)[offset : offset + size]
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Close it: who opens the file next may get another picture."""
+        self._file.closed(self._picture)

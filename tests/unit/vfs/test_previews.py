@@ -158,15 +158,67 @@ def test_a_picture_is_drawn_once_until_values_or_attributes_change(
         fs.close()
 
 
-def test_the_kernel_keeps_the_pages_of_the_same_picture_and_no_others(fs: TreeFileSystem) -> None:
+def test_an_open_preview_stays_one_picture_while_another_is_opened(fs: TreeFileSystem) -> None:
+    """SEMANTICS D25."""
     ino = find(fs, FILE).ino
-    before = fs.inodes.get(ino).node.pages_token  # type: ignore[attr-defined]
-    read_inode(fs, ino, 0, 100)
-    assert fs.inodes.get(ino).node.pages_token == before  # type: ignore[attr-defined]
+    first = fs.open(ino, os.O_RDONLY)
+    begun = bytes(fs.read(first.handle, 0, 4096))
+    write(fs, 1000.0)
+    second, third = (fs.open(find(fs, FILE).ino, os.O_RDONLY) for _ in range(2))
+    assert not first.direct_io
+    assert second.direct_io, "the kernel would answer from pages of the first one"
+    assert third.direct_io
+    new = bytes(fs.read(second.handle, 0, PREVIEW_BYTES))
+    assert bytes(fs.read(third.handle, 0, PREVIEW_BYTES)) == new
+    old = begun + bytes(fs.read(first.handle, 4096, PREVIEW_BYTES))
+    assert pixels(old) != pixels(new)
+    for opened in (first, second, third):
+        fs.release(opened.handle)
+    last = fs.open(ino, os.O_RDONLY)
+    assert (last.direct_io, last.keep_cache) == (False, False)
+    assert bytes(fs.read(last.handle, 0, PREVIEW_BYTES)) == new
+    fs.release(last.handle)
+
+
+def test_a_preview_that_is_read_late_is_that_of_those_who_opened_it_before(
+    fs: TreeFileSystem,
+) -> None:
+    ino = find(fs, FILE).ino
+    opened = [fs.open(ino, os.O_RDONLY) for _ in range(2)]
+    begun = bytes(fs.read(opened[0].handle, 0, 4096))
+    write(fs, 1000.0)
+    rest = bytes(fs.read(opened[1].handle, 4096, PREVIEW_BYTES))
+    assert pixels(begun + rest)
+    assert not any(each.direct_io for each in opened)
+    for each in opened:
+        fs.release(each.handle)
+
+
+def test_the_kernel_keeps_the_pages_of_the_same_picture_and_no_others(url: str) -> None:
+    options = VfsOptions(read_only=False, engine=EngineOptions(metadata_ttl_s=3600))
+    fs = mount_tree(url, options=options)
+
+    def token_of_opened() -> object:
+        opened = fs.open(find(fs, FILE).ino, os.O_RDONLY)
+        fs.read(opened.handle, 0, 100)
+        fs.release(opened.handle)
+        return fs.inodes.get(find(fs, FILE).ino).node.pages_token  # type: ignore[attr-defined]
+
+    try:
+        first = token_of_opened()
+        assert token_of_opened() == first
+        write(fs, 1000.0)
+        second = token_of_opened()
+        assert second != first
+        assert token_of_opened() == second
+    finally:
+        fs.close()
+
+
+def write(fs: TreeFileSystem, number: float) -> None:
     values = fs.open(find(fs, f"{VARIABLE}/values.raw").ino, os.O_RDWR).handle
-    fs.write(values, 0, b"\1")
+    fs.write(values, 0, np.float64(number).tobytes())
     fs.release(values)
-    assert fs.inodes.get(ino).node.pages_token != before  # type: ignore[attr-defined]
 
 
 def test_a_preview_cannot_be_written(fs: TreeFileSystem) -> None:
