@@ -73,6 +73,7 @@ class Operations(pyfuse3.Operations):
         # Touched on the event loop only.
         self._listings: dict[int, Listing] = {}
         self._writable: set[int] = set()
+        self._slow: set[int] = set()
 
     def init(self) -> None:
         self._on_init()
@@ -320,7 +321,8 @@ class Operations(pyfuse3.Operations):
         if data is not None:
             metrics.FUSE_WARM_READS.inc()
         else:
-            data = await self._workers.readers.run("read", lambda: self._fs.read(handle, off, size))
+            pool = self._workers.slow_readers if fh in self._slow else self._workers.readers
+            data = await pool.run("read", lambda: self._fs.read(handle, off, size))
         metrics.FUSE_READ_BYTES.inc(len(data))
         # Any contiguous buffer is sent as it is; the annotation of pyfuse3 says bytes.
         return data  # type: ignore[return-value]
@@ -348,6 +350,7 @@ class Operations(pyfuse3.Operations):
     @answers
     async def release(self, fh: int) -> None:
         self._writable.discard(fh)
+        self._slow.discard(fh)
         await self._workers.flushers.run("release", lambda: self._fs.release(HandleNo(fh)))
 
     # -- what a tree over a flat store does not have
@@ -395,6 +398,8 @@ class Operations(pyfuse3.Operations):
     def _file_info(self, opened: Opened, flags: int) -> FileInfo:
         if _writes(flags):
             self._writable.add(opened.handle)
+        if opened.is_slow:
+            self._slow.add(opened.handle)
         return FileInfo(
             fh=cast("pyfuse3.FileHandleT", opened.handle),
             direct_io=opened.direct_io,

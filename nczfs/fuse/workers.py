@@ -151,6 +151,7 @@ class Workers:
     flush_timeout_s: float
     metadata: Pool = field(init=False)
     readers: Pool = field(init=False)
+    slow_readers: Pool = field(init=False)
     writers: Pool = field(init=False)
     flushers: Pool = field(init=False)
 
@@ -159,6 +160,8 @@ class Workers:
         # many; a listing or an open must get through while all of them wait.
         object.__setattr__(self, "metadata", Pool(32, self.timeout_s))
         object.__setattr__(self, "readers", Pool(64, self.timeout_s))
+        # These compute: more of them at a time would only wait for each other.
+        object.__setattr__(self, "slow_readers", Pool(4, self.timeout_s))
         object.__setattr__(self, "writers", Pool(16, self.timeout_s))
         object.__setattr__(self, "flushers", Pool(16, self.flush_timeout_s))
 

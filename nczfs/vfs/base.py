@@ -72,11 +72,17 @@ class NodeOwner:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open file; `direct_io` and `keep_cache` are for the kernel's page cache."""
+    """An open file; `direct_io` and `keep_cache` are for the kernel's page cache.
+
+    Attributes
+    ----------
+    is_slow : whether reads may take long, so that reads of values must not queue behind them.
+    """
 
     handle: HandleNo
     direct_io: bool
     keep_cache: bool
+    is_slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

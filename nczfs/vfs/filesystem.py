@@ -431,7 +431,7 @@ class TreeFileSystem(FileSystem):
         self.kernel.opened(inode, file, flags, kept=keep)
         self.kernel.showing.opened(inode, node, is_mappable=is_mappable)
         handle = self._files.add(FileHandle(inode, file, writes(flags), is_mappable))
-        return Opened(handle, node.direct_io or file.direct_io, keep)
+        return Opened(handle, node.direct_io or file.direct_io, keep, file.is_slow)
 
     def _sent_attributes(self, inode: Inode, stat: NodeStat) -> NodeAttributes:
         """Return the attributes of an inode, which the kernel receives now."""

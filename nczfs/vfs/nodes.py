@@ -217,12 +217,14 @@ class OpenFile(ABC):
         (`vfs/effects.py`).
     direct_io : whether the kernel must not answer reads from its pages, because these show another
         version of the file.
+    is_slow : whether reads may take long, so that reads of values must not queue behind them.
     own_node : what its inode is from now on, while others find another inode at the name. None: it
         is what it was.
     """
 
     appending = False
     direct_io = False
+    is_slow = False
     own_node: File | None = None
     judges_writes = False
     begins_itself = False

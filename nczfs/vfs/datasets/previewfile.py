@@ -166,6 +166,8 @@ class _Shared:
 class _OpenPreview(OpenFile):
     """An open picture."""
 
+    is_slow = True
+
     def __init__(self, file: PreviewFile, picture: _Picture, *, direct_io: bool) -> None:
         self._file = file
         self._picture = picture
