@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -44,7 +44,8 @@ from nczfs.serve.files import FileRequest, file_answer
 from nczfs.serve.pages import ENDPOINT, directory_answer
 from nczfs.serve.pictures import QUERY, Pictures
 from nczfs.serve.store import ServedStore
-from nczfs.vfs.nodes import File
+from nczfs.vfs.nodes import Directory, File
+from nczfs.views.catalog import PREVIEW
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,11 @@ SENT_BYTES: Final = 512 << 10
 PAINTERS: Final = 2
 """Threads that draw pictures: these wait for each other, and nothing else shall wait for them."""
 
-PICTURES_MAX: Final = 16
-"""Pictures that are drawn or waited for at a time; a browser asks for six."""
+PICTURES_MAX: Final = 48
+"""Pictures that are drawn or waited for at a time, if so many answers are allowed at all.
+
+A browser asks for six, and does not ask again after a refusal.
+"""
 
 _LOGGED_MAX: Final = 300
 _T = TypeVar("_T")
@@ -106,22 +110,22 @@ def application(
     pictures = Pictures(store)
     workers = ThreadPoolExecutor(options.threads, "nczfs-answer")
     painters = ThreadPoolExecutor(PAINTERS, "nczfs-picture")
-    painting = BoundedSemaphore(PICTURES_MAX)
+    painting = BoundedSemaphore(max(1, min(PICTURES_MAX, options.answers_max * 3 // 4)))
 
     async def made(make: Callable[[], _T], threads: ThreadPoolExecutor = workers) -> _T:
         return await asyncio.wrap_future(threads.submit(make))
 
     async def respond(
-        request: Request, make: Callable[[], Answer], threads: ThreadPoolExecutor = workers
+        request: Request, answering: Awaitable[Answer], threads: ThreadPoolExecutor = workers
     ) -> Response:
         try:
-            answer = await made(make, threads)
+            answer = await answering
             pieces = iter(answer.pieces)
             if request.method == "HEAD":
                 first = None
                 await made(lambda: _close(pieces))
             else:
-                first = await made(lambda: next(pieces, None))
+                first = await made(lambda: next(pieces, None), threads)
         except NczfsError as error:
             if not is_ordinary(error):
                 log.warning("%s: %s", shown(request.url.path), error)
@@ -135,18 +139,29 @@ def application(
         url = f"{request.url.scheme}://{request.url.netloc}/{ENDPOINT}/{quote(path)}"
         return await respond(
             request,
-            lambda: cdm.answer(path, parse_query(request.scope["query_string"]), url),
+            made(lambda: cdm.answer(path, parse_query(request.scope["query_string"]), url)),
         )
 
     async def node(request: Request) -> Response:
         path = request.path_params["path"]
         headers = request.headers
 
-        def paint() -> Answer:
+        def picture(answer: Callable[[Directory, str, str], _T]) -> _T:
             found = store.node(path)
             if isinstance(found, File):
                 raise NotADirectory(f"{shown(path)}: there are no pictures of files")
-            return pictures.answer(found, path.strip("/"), headers.get("if-none-match", ""))
+            return answer(found, path.strip("/"), headers.get("if-none-match", ""))
+
+        async def paint() -> Answer:
+            kept = await made(lambda: picture(pictures.kept_answer))
+            if kept is not None:
+                return kept
+            if not painting.acquire(blocking=False):
+                return _busy("too many pictures are being drawn")
+            try:
+                return await made(lambda: picture(pictures.answer), painters)
+            finally:
+                painting.release()
 
         def make() -> Answer:
             found = store.node(path)
@@ -160,14 +175,11 @@ def application(
                 return file_answer(found, name, wanted, budget.block_bytes)
             return directory_answer(store, found, path)
 
-        if request.scope["query_string"] != QUERY.encode():
-            return await respond(request, make)
-        if not painting.acquire(blocking=False):
-            return _plain(_busy("too many pictures are being drawn"))
-        try:
-            return await respond(request, paint, painters)
-        finally:
-            painting.release()
+        wants_picture = request.scope["query_string"] == QUERY.encode()
+        is_preview = path.rpartition("/")[2] == PREVIEW  # drawn at the first read
+        return await respond(
+            request, paint() if wants_picture else made(make), painters if is_preview else workers
+        )
 
     inner = Starlette(
         routes=[
@@ -225,7 +237,7 @@ class _Pieces(Response):
             # Without the end of the body the server cuts the connection.
             log.warning("%s: %s", shown(scope["path"]), error)
         finally:
-            await asyncio.wrap_future(self._workers.submit(self._end))
+            await self._end()
 
     async def _sends_all(self, receive: Receive, send: Send) -> bool:
         """Send the pieces. Returns False if the client has gone away. Raises NczfsError."""
@@ -252,11 +264,14 @@ class _Pieces(Response):
             piece = None
             piece = await asyncio.wrap_future(self._following)
 
-    def _end(self) -> None:
-        """End what makes pieces, so that it releases what it holds."""
+    async def _end(self) -> None:
+        """End what makes pieces, so that it releases what it holds.
+
+        A piece that is being made is waited for here, and not in one more thread.
+        """
         if self._following is not None and not self._following.cancel():
-            wait([self._following])
-        _close(self._pieces)
+            await asyncio.gather(asyncio.wrap_future(self._following), return_exceptions=True)
+        await asyncio.wrap_future(self._workers.submit(_close, self._pieces))
 
 
 async def _send(piece: Buffer, send: Send) -> None:

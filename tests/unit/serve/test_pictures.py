@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from starlette.types import Message
 
 import nczfs
 from nczfs import metrics
+from nczfs.engine.options import EngineOptions
 from nczfs.serve import pictures
-from nczfs.serve.app import PAINTERS, PICTURES_MAX
+from nczfs.serve.answers import Answer
+from nczfs.serve.app import PAINTERS, AppOptions, _Pieces
 from nczfs.serve.pictures import LIMITS
 from tests.conftest import ExpectedWarnings
 from tests.support.served import DEADLINE_S, Got, Served, served
+
+ANSWERS_MAX, PLACES = 8, 6
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with nczfs.open(str(path / "a.zarr"), "w", format="zarr2") as dataset:
         values = np.arange(400 * 40, dtype="f4").reshape(400, 40)
         dataset.create_variable("many", values.shape, "f4", values, chunks=(1, 40))
-        for number in range(PICTURES_MAX + 1):
+        for number in range(PLACES + 1):
             dataset.create_variable(f"v{number}", (4,), "i4", np.arange(4) + number)
         dataset.create_variable("bad", (4,), "i4", np.arange(4), chunks=(4,))
         dataset.create_variable("words", (2,), "S4", np.array([b"a", b"b"]))
@@ -107,6 +114,15 @@ def test_pages_have_no_pictures_without_the_libraries(
     assert service.get("a.zarr/v0/?picture").status == 404
 
 
+def test_a_picture_is_drawn_anew_when_an_attribute_changes(store: Path) -> None:
+    with served(store, options=EngineOptions(metadata_ttl_s=0)) as service:
+        first = service.get("a.zarr/v1/?picture").body
+        (store / "a.zarr/v1/.zattrs").write_text(
+            '{"long_name": "another", "_ARRAY_DIMENSIONS": ["x"]}'
+        )
+        assert service.get("a.zarr/v1/?picture").body != first
+
+
 def test_values_do_not_wait_for_pictures(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SEMANTICS V12."""
     gate, begun, answered = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
@@ -116,15 +132,16 @@ def test_values_do_not_wait_for_pictures(store: Path, monkeypatch: pytest.Monkey
         assert gate.wait(DEADLINE_S)
         return b"drawn"
 
-    monkeypatch.setattr("nczfs.pictures.picture.variable_picture", waiting)
     found: list[int] = []
 
     def ask(service: Served, number: int) -> None:
         found.append(service.get(f"a.zarr/v{number}/?picture").status)
         answered.release()
 
-    with served(store) as service:
-        numbers = range(PICTURES_MAX + 1)
+    with served(store, AppOptions(answers_max=ANSWERS_MAX)) as service:
+        kept = service.get("a.zarr/words/?picture")
+        monkeypatch.setattr("nczfs.pictures.picture.variable_picture", waiting)
+        numbers = range(PLACES + 1)
         asking = [threading.Thread(target=ask, args=(service, number)) for number in numbers]
         try:
             for thread in asking:
@@ -134,8 +151,43 @@ def test_values_do_not_wait_for_pictures(store: Path, monkeypatch: pytest.Monkey
             assert answered.acquire(timeout=DEADLINE_S)
             assert found == [503]
             assert service.get("a.zarr/v0/values.raw").status == 200
+            assert service.get("a.zarr/words/?picture").body == kept.body
+            tag = kept.headers["etag"]
+            assert service.get("a.zarr/words/?picture", If_None_Match=tag).status == 304
         finally:
             gate.set()
             for thread in asking:
                 thread.join(DEADLINE_S)
-    assert sorted(found) == [200] * PICTURES_MAX + [503]
+    assert sorted(found) == [200] * PLACES + [503]
+
+
+def test_a_client_that_leaves_takes_no_second_thread() -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        begun.set()
+        assert gate.wait(DEADLINE_S)
+        yield b"late"
+
+    async def receive() -> Message:
+        await asyncio.to_thread(begun.wait, DEADLINE_S)
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Message) -> None:
+        pass
+
+    async def leave() -> int:
+        with ThreadPoolExecutor(2) as workers:
+            answer = _Pieces(Answer((), "text/plain"), b"first", pieces(), workers)
+            sending = asyncio.create_task(answer({"type": "http", "path": "/"}, receive, send))
+            try:
+                await asyncio.to_thread(begun.wait, DEADLINE_S)
+                for _ in range(100):  # turns of the loop, in which the answer gives up
+                    await asyncio.sleep(0.001)
+                other = asyncio.wrap_future(workers.submit(int))
+                return await asyncio.wait_for(other, DEADLINE_S / 4)
+            finally:
+                gate.set()
+                await sending
+
+    assert asyncio.run(leave()) == 0
