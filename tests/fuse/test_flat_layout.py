@@ -140,6 +140,22 @@ def test_a_bucket_is_shown_in_the_same_way(archive: Path, tmp_path: Path, ceph: 
         assert np.asarray(root["v"]).sum() == 12
 
 
+def test_programs_replace_the_only_dataset_of_a_store(archive: Path, tmp_path: Path) -> None:
+    """SEMANTICS F4, F5."""
+    shutil.copytree(archive / "2026/02.zarr", tmp_path / "02.zarr")
+    options = ("--layout", "flat", "-o", "allow_delete,allow_replace")
+    with settled(tmp_path / "02.zarr", tmp_path / "spool", *options) as mount:
+        words = "ncap2 -O -s 'v+=5' 02.nc OUT/02.nc && rsync OUT/02.nc ./"
+        run(words.replace("OUT", str(tmp_path)), mount.path)
+        with netCDF4.Dataset(mount.path / "02.nc") as file:
+            assert [*file["v"][2]] == [6, 6, 6]
+        run("cp 02.nc 02.nc.tmp && ls 02.nc.tmp && rm 02.nc.tmp", mount.path)
+        run("ncks -O -x -v v 02.nc 02.nc", mount.path)
+        assert os.listdir(mount.path) == ["02.nc"]
+    with nczfs.open(str(tmp_path / "02.zarr")) as root:
+        assert set(root.variables) == {"time"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -178,7 +178,7 @@ class FlatDirectory(Directory):
         if found is not None:
             stored, dataset = found
             return dataset.create(_taken_as(name, goal, stored), mode, exclusive=exclusive)
-        stored = stored_names(goal)[0]
+        stored = self._free_name(goal)
         made = self._here.mkdir(stored, mode)
         assert isinstance(made, PrefixDirectory)
         try:
@@ -196,10 +196,12 @@ class FlatDirectory(Directory):
                 raise IsADirectory(f"{name}: is a directory")
             raise self.refusal(name)
         stored, dataset = found
-        inner, held = _taken_as(name, goal, stored), self._tree.held
-        if held is not None and held.let_go(self._prefix_of(stored), inner):
+        inner, held = _taken_as(name, goal, stored), dataset.tree.held
+        if held is not None and held.let_go(dataset.prefix, inner):
             dataset.remove_hollow()
             return
+        if name != goal:
+            raise NoSuchPath(f"{name}: no such file")
         self._file(stored, dataset)
         if self._tree.removing is not None and self._tree.removing.is_allowed:
             dataset.remove(self._tree.removing, Plain())
@@ -236,11 +238,18 @@ class FlatDirectory(Directory):
         return not isinstance(here, PrefixDirectory) or isinstance(here.resolve(), Plain)
 
     def _below(self, name: str, node: PrefixDirectory) -> FlatDirectory:
-        prefix = Prefix(keys.join(self._prefix, name))
-        return FlatDirectory(self._layout, node, prefix)
+        return FlatDirectory(self._layout, node, node.prefix)
 
-    def _prefix_of(self, stored: str) -> Prefix:
+    def _place_of(self, stored: str) -> Prefix:
+        """Return where the log says that something is in the store."""
         return Prefix(keys.join(self._prefix, stored))
+
+    def _free_name(self, goal: str) -> str:
+        """Return the name in the store of a new dataset: the first one that no directory has."""
+        for stored in stored_names(goal):
+            if not stored.endswith(ARCHIVE_SUFFIXES) and not self._has(stored):
+                return stored
+        raise PathExists(f"{goal}: directories have all names that it could have in the store")
 
     def _has(self, name: str) -> bool:
         try:
@@ -272,8 +281,8 @@ class FlatDirectory(Directory):
         resolved = dataset.resolve()
         if isinstance(resolved, Broken):
             return UnreadFile(self._tree.mtime_ns, resolved.problem)
-        if self._tree.held is not None:
-            held = self._tree.held.get(self._prefix_of(stored), stem(stored) + SHOWN_SUFFIX)
+        if (files := dataset.tree.held) is not None:
+            held = files.get(dataset.prefix, stem(stored) + SHOWN_SUFFIX)
             if held is not None:
                 return held
         return dataset.lookup(self._inner(stored))
@@ -281,41 +290,42 @@ class FlatDirectory(Directory):
     def _held(self, name: str) -> TreeNode | None:
         """Return a file that was given a temporary name."""
         goal = _goal(name)
-        if goal is None or self._tree.held is None or not self._tree.held.count:
+        if goal in (None, name) or self._tree.held is None or not self._tree.held.count:
             return None
-        names = stored_names(goal)
-        found = (self._tree.held.get(self._prefix_of(stored), name) for stored in names)
-        return next((file for file in found if file is not None), None)
+        found = self._stored(goal)
+        if found is None or (files := found[1].tree.held) is None:
+            return None
+        return files.get(found[1].prefix, name)
 
     def _listed(
         self, shown: str, found: list[tuple[str, PrefixDirectory]]
     ) -> Iterator[tuple[str, TreeNode]]:
         """Yield what is shown of the directories that would have one name as datasets."""
-        if len(found) > 1:
+        is_alone = len(found) == 1
+        if not is_alone:
             order = stored_names(shown)
             found.sort(key=lambda each: order.index(each[0]))
         first: Prefix | None = None
         for name, node in found:
-            prefix = self._prefix_of(name)
-            if first is not None and (name == shown or self._is_dataset(name, node)):
-                self._layout.not_shown(prefix, f"{first} is called {shown} here, too")
-            elif self._is_dataset(name, node):
-                first = prefix
+            place = self._place_of(name)
+            if first is not None and (name == shown or self._is_dataset(name, node, is_alone)):
+                self._layout.not_shown(place, f"{first} is called {shown} here, too")
+            elif self._is_dataset(name, node, is_alone):
+                first = place
                 yield from self._files(shown, name, node)
             else:
                 yield name, self._below(name, node)
         _, entry = self._tree.metadata.known_entry(self._prefix, shown)
         if first is not None and entry is not None and entry.stat is not None:
             self._layout.not_shown(
-                self._prefix_of(shown), f"{first} is called {shown} here, and objects are not shown"
+                self._place_of(shown), f"{first} is called {shown} here, and objects are not shown"
             )
 
     def _files(self, shown: str, name: str, node: PrefixDirectory) -> Iterator[tuple[str, File]]:
-        held = self._tree.held
-        if held is not None:
-            mine = held.held_in(self._prefix_of(name))
+        if (held := node.tree.held) is not None:
+            mine = held.held_in(node.prefix)
             yield from ((each, file) for each, file in mine.items() if _goal(each) != each)
-        if not self._is_trusted(name):
+        if not _is_trusted(name, node):
             try:
                 file = self._file(name, node)
             except NoSuchPath:
@@ -327,26 +337,20 @@ class FlatDirectory(Directory):
         else:
             yield shown, UnreadFile(self._tree.mtime_ns)
 
-    def _is_dataset(self, name: str, node: PrefixDirectory) -> bool:
-        """Return whether a prefix is a dataset, as far as can be told."""
-        if self._is_trusted(name):
+    def _is_dataset(self, name: str, node: PrefixDirectory, is_alone: bool) -> bool:
+        """Return whether a prefix is a dataset, as far as can be told.
+
+        Parameters
+        ----------
+        is_alone : whether no other one would have the same name as a dataset.
+        """
+        if is_alone and _is_trusted(name, node):
             return True
         try:
             return not isinstance(node.resolve(), Plain)
         except NczfsError as error:
-            log.warning("%s: cannot be looked at: %s", self._prefix_of(name), error)
+            log.warning("%s: cannot be looked at: %s", self._place_of(name), error)
             return name.endswith(_SAYING)
-
-    def _is_trusted(self, name: str) -> bool:
-        """Return whether a listing needs to know no more of a prefix than its name.
-
-        That spares requests to a far store, and reading the documents of a hundred thousand
-        datasets in a near one. What is known stays what it is, with its inode.
-        """
-        metadata, prefix = self._tree.metadata, self._prefix_of(name)
-        if not name.endswith(DATASET_SUFFIXES) or self._tree.known.has_seen(prefix):
-            return False
-        return metadata.far or any(metadata.shows(keys.join(prefix, d)) for d in FORMATS.at_root)
 
 
 class UnreadFile(File):
@@ -375,6 +379,18 @@ class UnreadFile(File):
         if self._problem is None:
             raise StaleHandle("the dataset was not looked at yet")  # the kernel does now
         raise MetadataError(self._problem)
+
+
+def _is_trusted(name: str, node: PrefixDirectory) -> bool:
+    """Return whether a listing needs to know no more of a prefix than its name.
+
+    That spares requests to a far store, and reading the documents of a hundred thousand datasets in
+    a near one. What is known stays what it is, with its inode.
+    """
+    tree, metadata = node.tree, node.tree.metadata
+    if not name.endswith(DATASET_SUFFIXES) or tree.known.has_seen(node.prefix):
+        return False
+    return metadata.far or any(metadata.shows(keys.join(node.prefix, d)) for d in FORMATS.at_root)
 
 
 def _goal(name: str) -> str | None:

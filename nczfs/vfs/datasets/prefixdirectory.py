@@ -51,6 +51,7 @@ class PrefixDirectory(Directory):
 
     Parameters
     ----------
+    tree, prefix : the tree of the whole store or of an archive, and the place in it.
     name : of the group, which its files' names contain.
     dataset, path : the dataset of the parent directory, and the path of this one in it; None where
         a dataset may begin.
@@ -64,8 +65,8 @@ class PrefixDirectory(Directory):
         dataset: Dataset | None = None,
         path: str = "",
     ) -> None:
-        self._tree = tree
-        self._prefix = prefix
+        self.tree = tree
+        self.prefix = prefix
         self._name = name
         self._dataset = dataset
         self._path = path
@@ -78,19 +79,19 @@ class PrefixDirectory(Directory):
         wanted : a name in this directory that will be needed next.
         """
         if self._dataset is None:
-            return self._tree.resolve_root(self._prefix, wanted)
-        return self._tree.known.resolve(self._dataset, self._path)
+            return self.tree.resolve_root(self.prefix, wanted)
+        return self.tree.known.resolve(self._dataset, self._path)
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
 
     def change(self, changes: AttributeChanges) -> None:
-        self._tree.context.check_changes(changes)
+        self.tree.context.check_changes(changes)
 
     def listing_stat(self) -> NodeStat:
         # The same whether its metadata are known yet or not: tar reports a directory whose time
         # changes while it is read.
-        return NodeStat(0, self._tree.times.get(self._prefix, self._tree.mtime_ns))
+        return NodeStat(0, self.tree.times.get(self.prefix, self.tree.mtime_ns))
 
     def lookup(self, name: str) -> TreeNode:
         resolved = self.resolve(wanted=name)
@@ -99,8 +100,8 @@ class PrefixDirectory(Directory):
         files = self._files(resolved)
         if name in files and not (catalog.shows_content(name) and self._is_empty(resolved)):
             return files[name]()
-        if (held := self._tree.held) is not None:
-            file = held.get(self._prefix, name)
+        if (held := self.tree.held) is not None:
+            file = held.get(self.prefix, name)
             if file is not None:
                 return file
         if isinstance(resolved, Broken):
@@ -120,10 +121,10 @@ class PrefixDirectory(Directory):
         if not isinstance(resolved, Plain):
             is_empty = self._is_empty(resolved)
             files = self._files(resolved)
-            visible = listed_names(self._tree.choice, files, is_empty=is_empty)
+            visible = listed_names(self.tree.choice, files, is_empty=is_empty)
             yield from ((name, make()) for name, make in files.items() if name in visible)
-            if self._tree.held is not None:
-                held = self._tree.held.held_in(self._prefix)
+            if self.tree.held is not None:
+                held = self.tree.held.held_in(self.prefix)
                 yield from ((name, file) for name, file in held.items() if name not in visible)
         if isinstance(resolved, Broken):
             return
@@ -147,14 +148,14 @@ class PrefixDirectory(Directory):
         if editing is None or isinstance(resolved, Broken):
             raise self.refusal(name)
         if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
-            return AttributesDirectory(self._tree.context, resolved)
+            return AttributesDirectory(self.tree.context, resolved)
         if isinstance(resolved, At) and resolved.is_variable:
             return self._arrays(resolved).make(name)
         if isinstance(resolved, At) and name in self._reserved():
             raise self.refusal(name)
         if not is_file_name(name):
             raise BadArgument(f"{name}: cannot be the name of a group")
-        if isinstance(resolved, At) and is_part_of_a_copy(self._tree, self._prefix, name):
+        if isinstance(resolved, At) and is_part_of_a_copy(self.tree, self.prefix, name):
             raise self._noted(name, NotPermitted(f"{name}: {COPYING}"))
         try:
             self._child(name, resolved)
@@ -162,19 +163,19 @@ class PrefixDirectory(Directory):
             pass
         else:
             raise PathExists(f"{name}: exists already")
-        arrivals = self._tree.arrivals
+        arrivals = self.tree.arrivals
         if isinstance(resolved, At) and arrivals is not None:
-            if not {RAW, LINES}.isdisjoint(arrivals.held_in(self._prefix)):
+            if not {RAW, LINES}.isdisjoint(arrivals.held_in(self.prefix)):
                 raise NotPermitted(f"{name}: values wait here for the info.json of a variable")
             name = self._shown_as(name)
-        prefix = Prefix(keys.parse_key(keys.join(self._prefix, name)))
+        prefix = Prefix(keys.parse_key(keys.join(self.prefix, name)))
         if isinstance(resolved, At):
             path = f"{resolved.path}/{name}" if resolved.path else name
             editing.create_group(resolved.dataset, path)
         else:
             editing.create_root(prefix)
-            self._tree.known.made(prefix)
-        self._tree.times[prefix] = time.time_ns()
+            self.tree.known.made(prefix)
+        self.tree.times[prefix] = time.time_ns()
         if arrivals is not None:
             arrivals.begin(prefix, is_dataset=not isinstance(resolved, At))
         return self._member(resolved, name) if isinstance(resolved, At) else self._below(name)
@@ -193,15 +194,15 @@ class PrefixDirectory(Directory):
     def rename(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Rename a group or variable in its group, or give a held file its name."""
         resolved = self.resolve()
-        arrivals, held = self._tree.arrivals, self._tree.held
-        if held is not None and held.get(self._prefix, name) is not None:
+        arrivals, held = self.tree.arrivals, self.tree.held
+        if held is not None and held.get(self.prefix, name) is not None:
             self._rename_held(name, target, new_name, replace=replace)
             return
         node = self.lookup(name)
         if not isinstance(node, PrefixDirectory):
             raise self.refusal(name)
         removing = self._removing(name)
-        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
+        if not isinstance(target, PrefixDirectory) or target.prefix != self.prefix:
             raise CrossesTrees(f"{name}: can be renamed in its group alone; copy it")
         found = node.resolve()
         if isinstance(found, At) and not found.path:
@@ -212,9 +213,9 @@ class PrefixDirectory(Directory):
             raise PathExists(f"{new_name}: exists already")
         if new_name in self._reserved():
             raise NotPermitted(f"{new_name}: files of the group have that name")
-        if arrivals is not None and arrivals.is_waiting(node._prefix):
+        if arrivals is not None and arrivals.is_waiting(node.prefix):
             raise NotPermitted(f"{name}: values wait in it for the info.json of their variable")
-        self._tree.renamed(node._prefix, removing.rename(found.dataset, found.path, new_name))
+        self.tree.renamed(node.prefix, removing.rename(found.dataset, found.path, new_name))
 
     def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Give a held file its name."""
@@ -222,19 +223,19 @@ class PrefixDirectory(Directory):
         incoming = self._incoming(resolved) if isinstance(resolved, At) else None
         if incoming is None:
             raise self.refusal(name)
-        if not isinstance(target, PrefixDirectory) or target._prefix != self._prefix:
+        if not isinstance(target, PrefixDirectory) or target.prefix != self.prefix:
             raise CrossesTrees(f"{name}: belongs to another directory; copy it")
         incoming.rename(name, new_name, is_free=replace or not self._has(new_name))
 
     def unlink(self, name: str) -> None:
         """Hide a view, which is stored nowhere, or release a held file."""
-        if self._tree.held is not None and self._tree.held.let_go(self._prefix, name):
+        if self.tree.held is not None and self.tree.held.let_go(self.prefix, name):
             return
         if isinstance(self.lookup(name), Directory):
             raise IsADirectory(f"{name}: is a directory")
         removing = self._removable if self._is_replaceable(name) else self._removing(name)
         assert removing is not None
-        removing.hidden.hide(self._prefix, name)
+        removing.hidden.hide(self.prefix, name)
 
     def _is_replaceable(self, name: str) -> bool:
         """Return whether the content of this group can be replaced by a file of a name."""
@@ -264,7 +265,7 @@ class PrefixDirectory(Directory):
         if isinstance(node, PrefixDirectory) and not (isinstance(found, At) and found.is_dependent):
             node.remove(removing, self.resolve())
         else:
-            removing.hidden.hide(self._prefix, name)
+            removing.hidden.hide(self.prefix, name)
 
     def remove_hollow(self) -> bool:
         """Remove this group if it holds nothing at all. Returns whether it did."""
@@ -275,7 +276,7 @@ class PrefixDirectory(Directory):
         node = resolved.dataset.node(resolved.path)
         if not (isinstance(node, GroupHeader) and node.is_bare):
             return False
-        if self._tree.held is not None and self._tree.held.held_in(self._prefix):
+        if self.tree.held is not None and self.tree.held.held_in(self.prefix):
             return False
         return removing.hollow(resolved.dataset, resolved.path)
 
@@ -304,8 +305,8 @@ class PrefixDirectory(Directory):
             removing.node(self._dataset, self._path)
         elif isinstance(resolved, Broken):
             raise NotPermitted(f"{self._name}: is not a readable dataset; see objects/")
-        elif not self._tree.metadata.has_keys(self._prefix):
-            removing.hidden.forget(self._prefix)
+        elif not self.tree.metadata.has_keys(self.prefix):
+            removing.hidden.forget(self.prefix)
         elif isinstance(above, At):
             # Only what an interrupted removal left.
             try:
@@ -327,8 +328,8 @@ class PrefixDirectory(Directory):
 
     @property
     def _editing(self) -> TreeEditing | None:
-        is_writable = self._tree.metadata.zmap.features.writable
-        return self._tree.editing if is_writable else None
+        is_writable = self.tree.metadata.zmap.features.writable
+        return self.tree.editing if is_writable else None
 
     @property
     def _removable(self) -> Removing | None:
@@ -342,7 +343,7 @@ class PrefixDirectory(Directory):
 
     def _noted(self, name: str, error: NotPermitted) -> NotPermitted:
         """Return a refusal, which the node's `problems` name if it is the first one."""
-        self._tree.context.refusals.note_once(self._prefix, name, str(error))
+        self.tree.context.refusals.note_once(self.prefix, name, str(error))
         return error
 
     def _incoming(self, at: At) -> Incoming | None:
@@ -350,24 +351,24 @@ class PrefixDirectory(Directory):
         editing = self._editing
         if editing is None:
             return None
-        return Incoming(self._tree, editing, at, self._name, self._is_empty(at))
+        return Incoming(self.tree, editing, at, self._name, self._is_empty(at))
 
     def _is_empty(self, resolved: Broken | At) -> bool:
         """Return whether this is a group that holds nothing at all."""
         node = resolved.loaded.node if isinstance(resolved, At) else None
         if not (isinstance(node, GroupHeader) and node.is_bare):
             return False
-        removing = self._tree.removing
-        if removing is not None and removing.hidden.has_lost(self._prefix):
+        removing = self.tree.removing
+        if removing is not None and removing.hidden.has_lost(self.prefix):
             return False  # its files stay until a program that removes it has come to them
         return not self.has_members()
 
     def _shows_attributes(self, at: At) -> bool:
         """Show the directory of attributes, if it is hidden because this one began empty."""
-        arrivals = self._tree.arrivals
-        if arrivals is None or not arrivals.hidden.is_hidden(self._prefix, ATTRIBUTES):
+        arrivals = self.tree.arrivals
+        if arrivals is None or not arrivals.hidden.is_hidden(self.prefix, ATTRIBUTES):
             return False
-        arrivals.hidden.put(self._prefix, ATTRIBUTES)
+        arrivals.hidden.put(self.prefix, ATTRIBUTES)
         return True
 
     def _shown_as(self, name: str) -> str:
@@ -378,7 +379,7 @@ class PrefixDirectory(Directory):
     def _arrays(self, at: At) -> ArrayDirectories:
         """Return the directories of the arrays that a variable declares."""
         member = partial(self._member, at)
-        return ArrayDirectories(self._tree, self._editing, at, stem(self._name), member)
+        return ArrayDirectories(self.tree, self._editing, at, stem(self._name), member)
 
     def _has(self, name: str) -> bool:
         try:
@@ -407,9 +408,9 @@ class PrefixDirectory(Directory):
         """Return the member or prefix of exactly that name."""
         if not is_file_name(name):
             raise NoSuchPath(f"{name}: no such file")
-        key = keys.parse_key(keys.join(self._prefix, name))
-        metadata = self._tree.metadata
-        listed, entry = metadata.known_entry(self._prefix, name)
+        key = keys.parse_key(keys.join(self.prefix, name))
+        metadata = self.tree.metadata
+        listed, entry = metadata.known_entry(self.prefix, name)
         if isinstance(resolved, At) and resolved.dataset.has_member(resolved.path, name):
             member = self._member(resolved, name)
             if not isinstance(member.resolve(), Plain) or resolved.lists_members:
@@ -427,7 +428,7 @@ class PrefixDirectory(Directory):
         is_there = entry is not None or not listed
         if is_there and name.endswith(ARCHIVE_SUFFIXES) and (archive := self._archive(key)):
             return archive
-        if self._tree.removing is not None and self._tree.removing.hidden.is_kept(Prefix(key)):
+        if self.tree.removing is not None and self.tree.removing.hidden.is_kept(Prefix(key)):
             return below
         raise NoSuchPath(f"{name}: no such file")
 
@@ -439,11 +440,11 @@ class PrefixDirectory(Directory):
                 yield name, self._member(resolved, name)
         group = resolved if isinstance(resolved, At) and not resolved.lists_members else None
         kept: set[str] = set()
-        if self._tree.removing is not None:
-            kept.update(self._tree.removing.hidden.kept_in(self._prefix))
-        is_unfinished = self._tree.metadata.shows(keys.join(self._prefix, UNFINISHED))
+        if self.tree.removing is not None:
+            kept.update(self.tree.removing.hidden.kept_in(self.prefix))
+        is_unfinished = self.tree.metadata.shows(keys.join(self.prefix, UNFINISHED))
         here = resolved if isinstance(resolved, At) and is_unfinished else None
-        for entry in self._tree.metadata.entries(self._prefix):
+        for entry in self.tree.metadata.entries(self.prefix):
             name = entry.name
             kept.discard(name)
             if not is_file_name(name):
@@ -461,15 +462,15 @@ class PrefixDirectory(Directory):
 
     def _below(self, name: str) -> PrefixDirectory:
         """Return a prefix where a dataset may begin."""
-        return PrefixDirectory(self._tree, Prefix(keys.join(self._prefix, name)), name)
+        return PrefixDirectory(self.tree, Prefix(keys.join(self.prefix, name)), name)
 
     def _archive(self, key: Key) -> PrefixDirectory | None:
         """Return a zip object that contains a dataset; None: it does not."""
-        tree = self._tree.archive(key)
+        tree = self.tree.archive(key)
         return PrefixDirectory(tree, keys.ROOT, key.rpartition("/")[2]) if tree else None
 
     def _readable_archive(self, name: str) -> PrefixDirectory | None:
-        key = keys.join(self._prefix, name)
+        key = keys.join(self.prefix, name)
         try:
             return self._archive(key)
         except NczfsError as error:
@@ -479,12 +480,12 @@ class PrefixDirectory(Directory):
     def _member(self, group: At, name: str) -> MemberDirectory:
         path = f"{group.path}/{name}" if group.path else name
         return MemberDirectory(
-            self._tree, Prefix(keys.join(self._prefix, name)), name, group.dataset, path
+            self.tree, Prefix(keys.join(self.prefix, name)), name, group.dataset, path
         )
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], TreeNode]]:
         """Return the virtual files that this mount shows and that were not removed."""
-        return shown_files(self._tree, resolved, self._prefix, self._name)
+        return shown_files(self.tree, resolved, self.prefix, self._name)
 
 
 class MemberDirectory(PrefixDirectory):
@@ -494,4 +495,4 @@ class MemberDirectory(PrefixDirectory):
         resolved = super().resolve(wanted)
         if not isinstance(resolved, Plain):
             return resolved
-        return self._tree.resolve_root(self._prefix, wanted)
+        return self.tree.resolve_root(self.prefix, wanted)

@@ -15,11 +15,12 @@ from nczfs.errors import (
     DirectoryNotEmpty,
     MetadataError,
     NczfsError,
+    NoSuchPath,
     NotPermitted,
     PathExists,
     ReadOnlyMount,
 )
-from nczfs.testing.datasets import put_array, put_group
+from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.vfs.base import FileKind
 from nczfs.vfs.datasets.flat import shown_name, stored_names
 from nczfs.vfs.datasets.importing import ImportOptions
@@ -273,6 +274,63 @@ def test_content_is_removed_and_replaced_only_where_the_mount_allows_it(
     other.close()
 
 
+@pytest.fixture
+def changing(tmp_path: Path) -> VfsOptions:
+    """The options of a mount in which everything can be changed."""
+    return VfsOptions(
+        read_only=False,
+        flat=".nc",
+        allow_delete=True,
+        imports=ImportOptions(replaces=True),
+        spool_dir=tmp_path / "spool",
+    )
+
+
+@pytest.mark.parametrize("temporary", [".top.nc.Ab12Cd", "top.nc.pid1.ncks.tmp"])
+def test_removing_a_temporary_file_that_is_gone_keeps_the_dataset(
+    store: Path, changing: VfsOptions, temporary: str
+) -> None:
+    """SEMANTICS F5."""
+    fs = mount_tree(str(store), options=changing)
+    with pytest.raises(NoSuchPath):
+        unlink(fs, temporary)
+    assert values_in(read(fs, "top.nc")) == [*VALUES]
+    fs.close()
+
+
+@pytest.mark.parametrize("temporary", [".top.nc.Ab12Cd", "top.nc.pid1.ncks.tmp"])
+def test_the_only_dataset_of_a_store_is_replaced_like_any_other(
+    store: Path, changing: VfsOptions, file: bytes, temporary: str
+) -> None:
+    """SEMANTICS F4, F5."""
+    make(store / "top.zarr", VALUES + 1)
+    fs = mount_tree(str(store / "top.zarr"), options=changing)
+    write(fs, temporary, file)
+    assert set(listing(fs, "")) == {"top.nc", temporary}
+    assert read(fs, temporary) == file
+    unlink(fs, temporary)
+    assert values_in(read(fs, "top.nc")) == [*VALUES + 1]
+    write(fs, temporary, file)
+    rename(fs, temporary, "top.nc")
+    assert values_in(read(fs, "top.nc")) == [*VALUES]
+    assert set(listing(fs, "")) == {"top.nc"}
+    fs.close()
+
+
+def test_a_directory_that_only_the_mount_shows_keeps_no_file_from_being_made(
+    store: Path, fs: TreeFileSystem, file: bytes
+) -> None:
+    """SEMANTICS F4."""
+    fs.mkdir(*split(fs, "y.zarr"), 0o755)
+    write(fs, "y.nc", file)
+    assert values_in(read(fs, "y.nc")) == [*VALUES]
+    assert {"y.zarr", "y.nc"} <= set(listing(fs, ""))
+    write(fs, "y.zarr/below.nc", file)
+    assert values_in(read(fs, "y.nc")) == [*VALUES]
+    with nczfs.open(str(store / "y")) as root:
+        assert [*np.asarray(root["v"])] == [*VALUES]
+
+
 def test_nothing_is_made_in_a_read_only_mount(store: Path) -> None:
     fs = mount_tree(str(store), options=VfsOptions(flat=".nc"))
     with pytest.raises(ReadOnlyMount):
@@ -292,6 +350,30 @@ def test_a_refresh_is_by_the_path_of_the_file(store: Path, fs: TreeFileSystem) -
     assert values_in(read(fs, "a/b/z.nc")) == [*np.arange(8.0)]
     assert find(fs, "a/b/z.nc").ino != before
     fs.release(handle)
+
+
+def test_a_far_listing_shows_what_can_be_opened_where_two_have_one_name(tmp_path: Path) -> None:
+    """SEMANTICS F2, F6."""
+    store = CountedStore()
+    put_json(store, "x.zarr/notes.json", {})
+    put_group(store, "x", {"title": "t"})
+    fs = tree_over(store, VfsOptions(flat=".nc", spool_dir=tmp_path / "spool"))
+    assert set(listing(fs, "")) == {"x.zarr", "x.nc"}  # and nothing is logged
+    assert exists(fs, "x.nc")
+    fs.close()
+
+
+def test_a_far_store_that_is_one_dataset_is_listed_as_it_was_found(tmp_path: Path) -> None:
+    """SEMANTICS F6."""
+    store = CountedStore()
+    put_group(store, "", {"title": "t"})
+    put_array(store, "v", VALUES, (4,))
+    options = VfsOptions(flat=".nc", spool_dir=tmp_path / "spool")
+    fs = tree_over(store, options, "memory://x.zarr")
+    size = len(read(fs, "x.nc"))
+    assert find(fs, "x.nc").size == size
+    assert listing(fs, "") == {"x.nc": find(fs, "x.nc")}
+    fs.close()
 
 
 def test_listing_a_far_store_asks_for_names_alone(tmp_path: Path) -> None:
