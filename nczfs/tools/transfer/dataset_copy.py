@@ -182,7 +182,7 @@ def run_copy(
             direct = [each for each in pairs if not passes.get(each.path)]
             intermediate = None
             if place is not None:
-                intermediate = Intermediate(place, opened, base, notice, progress)
+                intermediate = Intermediate(place, opened, base, new, notice, progress)
                 for each, better in indirect:
                     intermediate.announce(each, better)
             copier = ChunkCopier(opened, base, target, direct, limit, progress)
@@ -191,8 +191,10 @@ def run_copy(
             else:
                 spread(target, copier.pieces())
             if intermediate is not None:
+                for each in [] if target.is_new else direct:
+                    intermediate.remove(each)  # of an earlier run with less memory
                 for each, better in indirect:
-                    intermediate.copy(each, better, target, new)
+                    intermediate.copy(each, better, target)
 
 
 def _tell_of_passes(path: str, passes: Passes | None, notice: Notice) -> None:

@@ -18,20 +18,24 @@ from math import gcd, prod
 from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import NoContent, NotADataset
+from nczfs.engine.stores import open_store
+from nczfs.errors import Conflict, NoContent, NotADataset, ObjectExists
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.messages import size_text
 from nczfs.model.hierarchy import Dimension, Variable
+from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.blocks import BlockSize, block_shape
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copy_pieces import CopyPiece, chunk_pair
 from nczfs.tools.transfer.dataset_target import target_block_size
+from nczfs.tools.transfer.listed import listed_units
 from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.target import NewNode, Target, opened_target
-from nczfs.tools.transfer.unfinished import Mark
+from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
+from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import remove_made
 from nczfs.zmap.url import parse_url
 
@@ -122,14 +126,22 @@ class Intermediate:
     ----------
     source : dataset of all variables.
     base : as for `ChunkCopier`.
+    goal : of the whole copy.
     """
 
     def __init__(
-        self, place: Place, source: Dataset, base: str, notice: Notice, progress: Progress
+        self,
+        place: Place,
+        source: Dataset,
+        base: str,
+        goal: NewNode,
+        notice: Notice,
+        progress: Progress,
     ) -> None:
         self._place = place
         self._source = source
         self._base = base
+        self._goal = goal
         self._notice = notice
         self._progress = progress
 
@@ -138,49 +150,66 @@ class Intermediate:
         self._notice(
             f"/{pair.path}: each chunk of the source would be decoded {passes.times:.0f} times;"
             f" so an intermediate dataset of up to {size_text(passes.nbytes)} is made in"
-            f" {self._new(pair, passes).name}, and removed at the end"
+            f" {self._new(pair).name}, and removed at the end"
         )
 
-    def copy(self, pair: ChunkPair, passes: Passes, target: Target, goal: NewNode) -> None:
+    def copy(self, pair: ChunkPair, passes: Passes, target: Target) -> None:
         """Copy a variable. An earlier run of the same copy is continued.
 
         Raises
         ------
-        ObjectExists, PiecesFailed, CodecError, StoreError : the copy is unfinished; what was made
-            stays for the next run.
+        Conflict : another process uses the intermediate dataset, or has removed chunks of it.
+        PiecesFailed, CodecError, StoreError : the copy is unfinished; what was made stays for the
+            next run.
         """
 
         def half(nbytes: float) -> None:
             self._progress(nbytes / 2)
 
-        limit = goal.memory_limit_bytes
+        limit = self._goal.memory_limit_bytes
         if not target.is_new and self._is_done(pair, target, limit):
+            self.remove(pair)
             self._progress(pair.content.nbytes)
             return
-        new = self._new(pair, passes)
+        new = self._new(pair)
         self._fill(pair, passes, new, half, resumes=not target.is_new)
         with closing(open_url(new.url, store_options=new.store_options)) as dataset:
             found = dataset[_VARIABLE]
             assert isinstance(found, LibraryVariable)
             between = chunk_pair(pair.path, found, pair.target)
-            copier = ChunkCopier(dataset.engine_dataset, "", target, [between], limit, half)
+            middle = dataset.engine_dataset
+            copier = ChunkCopier(middle, "", target, [between], limit, half)
             if self._place.between is None:
                 copier.run()
             else:
-                spread = self._place.between(new, goal, pair.target.format, half)
+                spread = self._place.between(new, self._goal, pair.target.format, half)
                 spread(target, copier.pieces())
-        _remove(new)
+            _check_kept(new.name, middle, between, target)
+        self.remove(pair)
+
+    def remove(self, pair: ChunkPair) -> None:
+        """Remove what there is of the intermediate dataset of a variable, with its directory."""
+        new = self._new(pair)
+        try:
+            dataset = open_url(new.url, "r+", store_options=new.store_options)
+        except NoContent:
+            return
+        except NotADataset:
+            _remove_unfinished(new)
+        else:
+            with closing(dataset):
+                dataset.editor.remove("")
+        if path := parse_url(new.url).path:
+            remove_made([path])
 
     def _is_done(self, pair: ChunkPair, target: Target, limit: int) -> bool:
         """Return whether an earlier run has stored the whole variable."""
         copier = ChunkCopier(self._source, self._base, target, [pair], limit, lambda _: None)
         return next(copier.pieces(), None) is None
 
-    def _new(self, pair: ChunkPair, passes: Passes) -> NewNode:
-        """Return the intermediate dataset of a variable, whose name has a digest of the plan."""
-        parts = [self._source.url(""), pair.path, repr(pair.source.array), repr(passes.chunks)]
-        text = "\0".join(parts).encode("utf-8", "surrogateescape")
-        digest = hashlib.blake2b(text, digest_size=8).hexdigest()
+    def _new(self, pair: ChunkPair) -> NewNode:
+        """Return the intermediate dataset of a variable, of which each copy has its own."""
+        digest = _digest(self._source.url(""), pair.path, self._goal.name)
         front, sign, fragment = self._place.new.url.partition("#")
         url = f"{front.rstrip('/')}/nczfs-intermediate-{digest}{sign}{fragment}"
         return replace(self._place.new, url=url, path="", format=pair.source.format)
@@ -189,22 +218,81 @@ class Intermediate:
         self, pair: ChunkPair, passes: Passes, new: NewNode, progress: Progress, *, resumes: bool
     ) -> None:
         """Make the intermediate dataset, unless an earlier run has."""
-        if resumes and _is_whole(new):
+        if resumes and self._is_whole(pair, passes, new):
             progress(pair.content.nbytes)
             return
-        if not resumes:
-            new = replace(new, overwrite=True)  # the source may have changed since
-        mark = Mark("cp", parse_url(new.url).last_word)
-        with opened_target(new, mark, self._notice, ["", _VARIABLE]) as middle:
-            variable = middle.editor.add_variable(_described(pair.source, passes, new, middle))
-            one = ChunkPair(pair.path, pair.source, variable, pair.content)
-            limit = new.memory_limit_bytes
-            copier = ChunkCopier(self._source, self._base, middle, [one], limit, progress)
-            if self._place.between is None:
-                copier.run()
-            else:
-                spread = self._place.between(None, new, variable.format, progress)
-                spread(middle, copier.pieces())
+        new = replace(new, overwrite=True)
+        mark = Mark("cp", _digest(repr(pair.source.array), repr(passes.chunks)))
+        try:
+            with opened_target(new, mark, self._notice, ["", _VARIABLE]) as middle:
+                variable = middle.editor.add_variable(_described(pair.source, passes, new, middle))
+                one = ChunkPair(pair.path, pair.source, variable, pair.content)
+                limit = new.memory_limit_bytes
+                copier = ChunkCopier(self._source, self._base, middle, [one], limit, progress)
+                if self._place.between is None:
+                    copier.run()
+                else:
+                    spread = self._place.between(None, new, variable.format, progress)
+                    spread(middle, copier.pieces())
+        except ObjectExists as error:
+            raise Conflict(f"{error}; end that, or name another place (--intermediate)") from error
+
+    def _is_whole(self, pair: ChunkPair, passes: Passes, new: NewNode) -> bool:
+        """Return whether an earlier run has made the same, and the source is what it was then."""
+        try:
+            dataset = open_url(new.url, store_options=new.store_options)
+        except (NoContent, NotADataset):
+            return False
+        with closing(dataset):
+            found = dataset.variables.get(_VARIABLE)
+            if found is None:  # it was being removed
+                return False
+            one = ChunkPair(pair.path, pair.source, found.description, pair.content)
+            array = found.description.array
+            is_same = (array.shape, array.chunk_shape) == (pair.source.array.shape, passes.chunks)
+            return is_same and one.keeps_holes and self._is_fresh(one, dataset.engine_dataset)
+
+    def _is_fresh(self, one: ChunkPair, middle: Dataset) -> bool:
+        """Return whether the source has no chunk that is newer than one made of it, or gone.
+
+        Chunks of fill alone are never stored, so missing ones say nothing.
+        """
+        if not self._source.zmap.features.lists_all:
+            return True
+        one.stored, newest, count = ChunkSet(one.source.array.units), 0, 0
+        for _, unit, stat in listed_units(self._source, self._base, {one.path: one.source}):
+            self._progress(0)
+            one.stored.add(unit)
+            newest = max(newest, stat.mtime_ns or 0)
+        for _, unit, stat in listed_units(middle, "", {one.path: one.target}):
+            count += 1
+            if (stat.mtime_ns and stat.mtime_ns < newest) or not one.is_wanted_unit(unit):
+                return False
+        return count > 0 or not newest
+
+
+def _check_kept(name: str, middle: Dataset, between: ChunkPair, target: Target) -> None:
+    """Check that no chunk was removed while the second pass read them, as it takes these for fill.
+
+    Otherwise what it has stored is removed, because no later run could tell that it is wrong.
+
+    Raises
+    ------
+    Conflict : chunks were removed.
+    """
+    if between.stored is None:
+        return
+    listed = listed_units(middle, "", {between.path: between.source})
+    if sum(1 for _ in listed) == sum(1 for _ in between.stored):
+        return
+    made = listed_units(target.dataset, target.path, {between.path: between.target})
+    target.dataset.zmap.delete_many([stat.key for _, _, stat in made])
+    raise Conflict(f"{name}: another program removed chunks of it, which were being copied")
+
+
+def _digest(*parts: str) -> str:
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def _described(source: Variable, passes: Passes, new: NewNode, middle: Target) -> Variable:
@@ -222,17 +310,11 @@ def _described(source: Variable, passes: Passes, new: NewNode, middle: Target) -
     return Variable(_VARIABLE, _VARIABLE, metadata_format.name, array, tuple(dimensions))
 
 
-def _is_whole(new: NewNode) -> bool:
-    try:
-        open_url(new.url, store_options=new.store_options).close()
-    except (NoContent, NotADataset):
-        return False
-    return True
-
-
-def _remove(new: NewNode) -> None:
-    """Remove an intermediate dataset, with its directory."""
-    with closing(open_url(new.url, "r+", store_options=new.store_options)) as dataset:
-        dataset.editor.remove("")
-    if path := parse_url(new.url).path:
-        remove_made([path])
+def _remove_unfinished(new: NewNode) -> None:
+    """Remove what an interrupted first pass left."""
+    store = open_store(new.place, new.store_options)
+    with closing(store):
+        place = MarkedPlace(store, ROOT)
+        if place.look() is not None:
+            place.check_left()
+            place.clear()

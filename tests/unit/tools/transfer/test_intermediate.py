@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.errors import NczfsError
+from nczfs.errors import Conflict, NczfsError
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.copy_pieces import chunk_pair
 from nczfs.tools.transfer.intermediate import Passes, Place, times_touched, two_passes
 from nczfs.tools.transfer.target import NewNode
-from tests.support.copies import checksums, copied, fill_awkward, objects
+from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
+from nczfs.zmap.directory import DirectoryZMap
+from nczfs.zmap.keys import ROOT, Key
+from tests.support.copies import checksums, copied, fill_awkward, objects, variable
 
 LIMIT = 8 << 10
 SERIES = Choices({"t": 16, "y": 4, "x": 4})
@@ -127,6 +133,132 @@ def test_what_is_interrupted_anywhere_is_continued(calls: int, tmp_path: Path) -
     copied(source, other, choices=SERIES, memory_limit_bytes=LIMIT, place=middle)
     assert objects(other) == objects(one)
     assert not list((tmp_path / "middle").iterdir())
+
+
+def in_second_pass(middle: Path, act: Callable[[], object]) -> Callable[[float], None]:
+    """A `progress` that does something once, when the second pass has begun."""
+    waiting = [act]
+
+    def progress(_: float) -> None:
+        if waiting and any(middle.glob("*/zarr.json")):
+            waiting.pop()()
+
+    return progress
+
+
+def stop() -> None:
+    raise NczfsError("stopped")
+
+
+class Copies:
+    """A source, an intermediate place, and copies."""
+
+    def __init__(self, place: Path) -> None:
+        self.source, self.middle = str(place / "source"), place / "middle"
+        make_maps(self.source)
+        self._place = place
+
+    def copied(self, name: str, limit: int = LIMIT, **options: Any) -> dict[str, bytes]:
+        """What a copy through the intermediate place has in the end."""
+        options.setdefault("place", place_in(self.middle))
+        other = str(self._place / name)
+        copied(self.source, other, choices=SERIES, memory_limit_bytes=limit, **options)
+        return objects(other)
+
+    def stopped(self, name: str) -> None:
+        """Begin a copy, and end it in its second pass."""
+        with pytest.raises(NczfsError, match="stopped"):
+            self.copied(name, progress=in_second_pass(self.middle, stop))
+        assert list(self.middle.iterdir())
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Copies:
+    return Copies(tmp_path)
+
+
+def test_two_copies_of_one_source_do_not_disturb_each_other(copies: Copies) -> None:
+    found: list[dict[str, bytes]] = []
+    between = in_second_pass(copies.middle, lambda: found.append(copies.copied("b")))
+    assert copies.copied("a", progress=between) == copies.copied("one", place=None)
+    assert found == [copies.copied("c")]
+    assert not list(copies.middle.iterdir())
+
+
+def test_chunks_that_another_program_removes_meanwhile_are_not_taken_for_fill(
+    copies: Copies,
+) -> None:
+    def remove() -> None:
+        for path in copies.middle.glob("*/values/c/*/*/0"):
+            path.unlink()
+
+    with pytest.raises(Conflict, match="another program removed chunks of it"):
+        copies.copied("a", progress=in_second_pass(copies.middle, remove))
+    assert copies.copied("a") == copies.copied("one", place=None)
+
+
+def test_a_source_that_changed_between_two_runs_is_read_again(copies: Copies) -> None:
+    copies.stopped("a")
+    with nczfs.open(copies.source, "r+") as root:
+        for name in ("v", "holes"):
+            variable(root, name)[3, 2:4] = 7
+    assert copies.copied("a") == copies.copied("one", place=None)
+
+
+def test_an_unchanged_source_is_not_read_again(copies: Copies) -> None:
+    copies.stopped("a")
+    before = {p: p.stat().st_ino for p in copies.middle.glob("*/values/c/*/*/*")}
+    seen: list[dict[Path, int]] = []
+
+    def look() -> None:
+        seen.append({p: p.stat().st_ino for p in before})
+
+    copies.copied("a", progress=in_second_pass(copies.middle, look))
+    assert seen == [before]
+
+
+@pytest.mark.parametrize("limit", [LIMIT // 2, 1 << 20], ids=["other chunks", "one pass"])
+def test_the_next_run_removes_what_one_with_another_memory_limit_left(
+    copies: Copies, limit: int
+) -> None:
+    copies.stopped("a")
+    assert copies.copied("a", limit) == copies.copied("one", place=None)
+    assert not list(copies.middle.iterdir())
+
+
+def test_the_next_run_removes_what_was_being_removed(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    delete_many = DirectoryZMap.delete_many
+
+    def killed(zmap: DirectoryZMap, keys: Sequence[Key]) -> None:
+        keys = list(keys)
+        if "nczfs-intermediate" in zmap.name and any("values/c/" in key for key in keys):
+            raise Killed
+        delete_many(zmap, keys)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DirectoryZMap, "delete_many", killed)
+        with pytest.raises(Killed):
+            copies.copied("a")
+    assert list(copies.middle.iterdir())
+    assert copies.copied("a") == copies.copied("one", place=None)
+    assert not list(copies.middle.iterdir())
+
+
+def test_a_place_where_another_process_writes_is_not_to_be_overwritten(
+    copies: Copies,
+) -> None:
+    copies.stopped("a")
+    (place,) = copies.middle.iterdir()
+    shutil.rmtree(place)
+    place.mkdir()
+    MarkedPlace(DirectoryZMap(str(place)), ROOT).put(Mark("cp", "other").started())
+    with pytest.raises(Conflict, match=r"is writing there; end that, or name another place"):
+        copies.copied("a")
 
 
 def test_a_place_in_the_copy_itself_is_refused(
