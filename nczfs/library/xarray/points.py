@@ -50,12 +50,19 @@ def read_points(
     key : as of `is_scattered`; what it selects has the dimensions of the arrays first.
     read : reads by an orthogonal key.
     is_near : whether reading several chunks at a time gains nothing.
+
+    Raises
+    ------
+    IndexError : a point is outside the array.
     """
     arrays = _arrays(key)
     axes, others = list(arrays), [axis for axis in range(len(key)) if axis not in arrays]
     broadcast = np.broadcast_arrays(*arrays.values())
     points = np.stack([each.reshape(-1) for each in broadcast])
-    points = np.where(points < 0, points + np.array([[shape[axis]] for axis in axes]), points)
+    sizes = np.array([[shape[axis]] for axis in axes])
+    if ((points < -sizes) | (points >= sizes)).any():
+        raise IndexError(f"an index is out of bounds for an array of shape {tuple(shape)}")
+    points = np.where(points < 0, points + sizes, points)
     lengths = [len(range(*key[axis].indices(shape[axis]))) for axis in others]
     found = np.empty((points.shape[1], *lengths), dtype)
 

@@ -88,3 +88,17 @@ def test_points_close_together_are_read_at_once() -> None:
     assert is_scattered(far, (10**6, 10**6))
     assert not is_scattered((far[0], slice(None)), (10**6, 10**6))
     assert not is_scattered((*far, slice(None, None, -1)), (10**6, 10**6, 10))
+
+
+@pytest.mark.parametrize("index", [-5, 4])
+def test_an_index_outside_of_the_array_is_an_error(index: int) -> None:
+    key = (np.array([0, index]), np.array([0, 1]))
+    with pytest.raises(IndexError, match="out of bounds"):
+        points.read_points(
+            key,
+            (4, 3),
+            (2, 2),
+            VALUES.dtype,
+            lambda _: pytest.fail("nothing is read"),
+            is_near=True,
+        )
