@@ -6,6 +6,10 @@
 values.raw of a mount. Sixteen reads at a time, by threads; eight where it says so. Each run opens
 everything anew. What is read from a directory is in the page cache. From S3 there are no more than
 two runs of each that count, since zarr-python reads an index before every chunk.
+
+The last columns are the highest RSS: of a process that has nczfs alone and does the same once, with
+its results (16 MiB of each of sixteen reads, 1 MiB of each chunk) but not what it is given to
+write; and of the mount's daemon in all runs. The budget of both is 512 MiB.
 """
 
 from __future__ import annotations
@@ -39,7 +43,16 @@ from benchmarks.harness import (
     s3_server,
     timed,
 )
+from benchmarks.resident import (
+    BUDGET,
+    Work,
+    engine_options,
+    peak_in_process,
+    peak_of_daemon,
+    work_of,
+)
 from benchmarks.s3 import BUCKET, DELAY_MS, check_delay, peer, upload, url
+from benchmarks.writing import write_whole
 
 ROWS = ("full", "chunks", "random", "codecs", "write")
 SHARD, CHUNK = (16, 1024, 1024), (1, 256, 1024)
@@ -54,6 +67,10 @@ PIPELINES = {
     "zarr": "zarr.core.codec_pipeline.BatchedCodecPipeline",
     "zarrs": f"zarrs.{zarrs.ZarrsCodecPipeline.__name__}",
 }
+HEAD = (
+    *("case", "zarr", "zarrs", "tensorstore", "nczfs", "mount", "nczfs ratio", "mount ratio"),
+    *("nczfs MiB", "mount MiB"),
+)
 RANDOM = 1000
 FAR_PAIRS_MAX = 2
 
@@ -71,8 +88,7 @@ def main() -> None:
     rows, pairs = arguments.rows.split(","), arguments.pairs
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="nczfs-bench-") as scratch:
         root = Path(scratch)
-        print("| case | zarr | zarrs | tensorstore | nczfs | mount | nczfs ratio | mount ratio |")
-        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}")
         data = root / "bench.zarr"
         values = field()
         if {"full", "chunks", "random"} & set(rows):
@@ -84,7 +100,7 @@ def main() -> None:
             writing(root, values, pairs)
         del values
         if {"full", "chunks", "codecs"} & set(rows):
-            with mounted(str(data), root / "mnt", "--memory-limit", "512MiB") as mount:
+            with mounted(str(data), root / "mnt", "--memory-limit", BUDGET) as mount:
                 near(data, mount, rows, pairs)
         if "random" in rows:
             far(data, root, pairs)
@@ -93,17 +109,19 @@ def main() -> None:
 def near(data: Path, mount: Path, rows: list[str], pairs: int) -> None:
     """Rows of a directory store."""
     if "full" in rows:
-        row("full read, 16 at a time", readers(data, SHARDED, mount), slabs(4), 16, mount, pairs)
+        work = work_of(str(data), SHARDED, slabs(4), 16)
+        row("full read, 16 at a time", readers(data, SHARDED, mount), work, mount, pairs)
     if "chunks" in rows:
         name = "chunk by chunk, 8 at a time"
-        row(name, readers(data, SHARDED, mount), chunks(), 8, mount, pairs)
+        work = work_of(str(data), SHARDED, chunks(), 8)
+        row(name, readers(data, SHARDED, mount), work, mount, pairs)
     if "codecs" in rows:
         for codec in CODECS:
             name = f"full read without shards, {codec}"
             ways = readers(data, codec, mount)
             if codec == "zlib":  # tensorstore has only the codecs of the specification
                 del ways["tensorstore"]
-            row(name, ways, slabs(4), 16, mount, pairs)
+            row(name, ways, work_of(str(data), codec, slabs(4), 16), mount, pairs)
 
 
 def far(data: Path, root: Path, pairs: int) -> None:
@@ -115,13 +133,12 @@ def far(data: Path, root: Path, pairs: int) -> None:
         wanted = list(chunks())
         places = [wanted[i] for i in rng.integers(0, len(wanted), RANDOM)]
         single = [tuple(slice(s.start, s.start + 1) for s in place) for place in places]
-        with mounted(url(slow, "bench.zarr"), root / "far", "--memory-limit", "512MiB") as mount:
+        with mounted(url(slow, "bench.zarr"), root / "far", "--memory-limit", BUDGET) as mount:
             ways = readers_of_s3(slow, mount)
             row(
                 f"{RANDOM} random chunks, S3 +{DELAY_MS} ms",
                 ways,
-                single,
-                16,
+                work_of(url(slow, "bench.zarr"), SHARDED, single, 16),
                 mount,
                 min(pairs, FAR_PAIRS_MAX),
             )
@@ -182,7 +199,7 @@ def with_tensorstore(spec: Mapping[str, Any]) -> Iterator[Read]:
 @contextmanager
 def with_nczfs(place: str, name: str) -> Iterator[Read]:
     """The library."""
-    with nczfs.open(place) as dataset:
+    with nczfs.open(place, options=engine_options()) as dataset:
         variable = dataset.variables[name]
         yield lambda selection: variable[selection]
 
@@ -230,31 +247,32 @@ def chunks() -> list[Selection]:
 def row(
     name: str,
     ways: Mapping[str, Opener],
-    wanted: list[Selection],
-    width: int,
+    work: Work,
     mount: Path,
     pairs: int,
 ) -> None:
     """Time all ways in turn, after one run of each that does not count, and print a row."""
     times: dict[str, list[float]] = {way: [] for way in ways}
-    for number in range(pairs + 1):
-        for way, opener in ways.items():
-            refresh(mount)
-            with ThreadPoolExecutor(width) as pool:
+    wanted = [tuple(slice(*ends) for ends in part) for part in work.wanted]
+    with peak_of_daemon(mount) as peak:
+        for number in range(pairs + 1):
+            for way, opener in ways.items():
+                refresh(mount)
+                with ThreadPoolExecutor(work.width) as pool:
 
-                def run(opener: Opener = opener, pool: ThreadPoolExecutor = pool) -> None:
-                    with opener() as read:
-                        for _ in pool.map(read, wanted):
-                            pass
+                    def run(opener: Opener = opener, pool: ThreadPoolExecutor = pool) -> None:
+                        with opener() as read:
+                            for _ in pool.map(read, wanted):
+                                pass
 
-                seconds = timed(run)
-            if number:
-                times[way].append(seconds)
-    shown(name, times)
+                    seconds = timed(run)
+                if number:
+                    times[way].append(seconds)
+    shown(name, times, [peak_in_process(work), *peak])
 
 
-def shown(name: str, times: Mapping[str, list[float]]) -> None:
-    """Print a row: medians, and the ratio of the best peer to ours."""
+def shown(name: str, times: Mapping[str, list[float]], peaks: list[int]) -> None:
+    """Print a row: medians, the ratio of the best peer to ours, and the memory in MiB."""
     medians = {way: statistics.median(found) for way, found in times.items()}
     best = min(medians[way] for way in ("zarr", "zarrs", "tensorstore") if way in medians)
     cells = [
@@ -262,7 +280,7 @@ def shown(name: str, times: Mapping[str, list[float]]) -> None:
         for way in ("zarr", "zarrs", "tensorstore", "nczfs", "mount")
     ]
     ratios = [f"{best / medians[way]:.2f}" if way in medians else "" for way in ("nczfs", "mount")]
-    print(f"| {name} | {' | '.join([*cells, *ratios])} |", flush=True)
+    print(f"| {name} | {' | '.join([*cells, *ratios, *map(str, peaks)])} |", flush=True)
 
 
 def put(path: Path, values: Any, name: str, codec: Any, shards: tuple[int, ...] | None) -> None:
@@ -282,7 +300,9 @@ def put(path: Path, values: Any, name: str, codec: Any, shards: tuple[int, ...] 
 
 def writing(root: Path, values: Any, pairs: int) -> None:
     """Write the sharded array, whole, into a new dataset."""
-    made = root / "written.zarr"
+    made, served, given = root / "written.zarr", root / "store/mounted.zarr", root / "given.npy"
+    data = memoryview(values.reshape(-1).view(np.uint8).data)
+    np.save(given, values)
     times: dict[str, list[float]] = {}
     spec = {
         "driver": "zarr3",
@@ -315,32 +335,51 @@ def writing(root: Path, values: Any, pairs: int) -> None:
         array.write(values).result()
 
     def by_nczfs() -> None:
-        with nczfs.open(str(made), "w", format="zarr3") as dataset:
-            for name, size in zip(("time", "y", "x"), SHAPE, strict=True):
-                dataset.create_dimension(name, size)
-            variable = dataset.create_variable(
-                "v",
-                ("time", "y", "x"),
-                "f4",
-                chunks=CHUNK,
-                shards=SHARD,
-                codecs=[{"id": "zstd", "level": 1}],
-            )
-            variable[...] = values
+        with nczfs.open(str(made), "w", format="zarr3", options=engine_options()) as dataset:
+            sharded_variable(dataset)[...] = values
 
-    ways: dict[str, Callable[[], None]] = {
-        "zarr": lambda: by_zarr("zarr"),
-        "zarrs": lambda: by_zarr("zarrs"),
-        "tensorstore": by_tensorstore,
-        "nczfs": by_nczfs,
-    }
-    for number in range(pairs + 1):
-        for way, write in ways.items():
-            shutil.rmtree(made, ignore_errors=True)
-            seconds = timed(write)
-            if number:
-                times.setdefault(way, []).append(seconds)
-    shown("write 256 MiB in shards", times)
+    def declared(place: Path) -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        with nczfs.open(str(place), "w", format="zarr3") as dataset:
+            sharded_variable(dataset)
+
+    served.parent.mkdir()
+    with mounted(str(served.parent), root / "mnt-w", "--memory-limit", BUDGET) as mount:
+        raw = mount / "datasets/mounted.zarr/v/values.raw"
+        ways: dict[str, Callable[[], None]] = {
+            "zarr": lambda: by_zarr("zarr"),
+            "zarrs": lambda: by_zarr("zarrs"),
+            "tensorstore": by_tensorstore,
+            "nczfs": by_nczfs,
+            "mount": lambda: write_whole(raw, data),
+        }
+        with peak_of_daemon(mount) as peak:
+            for number in range(pairs + 1):
+                for way, write in ways.items():
+                    shutil.rmtree(made, ignore_errors=True)
+                    if way == "mount":
+                        declared(served)
+                        refresh(mount)
+                    seconds = timed(write)
+                    if number:
+                        times.setdefault(way, []).append(seconds)
+    declared(made)
+    own = peak_in_process(Work(str(made), "v", values=str(given)))
+    shown("write 256 MiB in shards", times, [own, *peak])
+
+
+def sharded_variable(dataset: nczfs.OpenDataset) -> nczfs.Variable:
+    """Make the variable that is written, without values."""
+    for name, size in zip(("time", "y", "x"), SHAPE, strict=True):
+        dataset.create_dimension(name, size)
+    return dataset.create_variable(
+        "v",
+        ("time", "y", "x"),
+        "f4",
+        chunks=CHUNK,
+        shards=SHARD,
+        codecs=[{"id": "zstd", "level": 1}],
+    )
 
 
 if __name__ == "__main__":

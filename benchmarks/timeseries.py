@@ -36,6 +36,7 @@ from benchmarks.harness import (
     status,
     timed,
 )
+from benchmarks.resident import peak_mib
 
 MAPS, ROWS, COLUMNS = 1000, 256, 1024  # a row is a page
 BUDGET = 256 * MIB
@@ -67,12 +68,11 @@ def served(data: Path, root: Path, name: str, *options: str) -> Iterator[Path]:
     words = ("--memory-limit", str(BUDGET), "--cache-dir", str(root), *options)
     with mounted(str(data), root / "mnt", *words) as mount:
         yield mount
-        lines = Path(f"/proc/{status(mount)['pid']}/status").read_text().splitlines()
-        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        peak = peak_mib(str(status(mount)["pid"]))
         metrics = (mount / ".nczfs/metrics").read_text().splitlines()
         counts = dict(line.split() for line in metrics if not line.startswith("#"))
         print(
-            f"\n{name}: {peak // 1024} MiB resident at most,"
+            f"\n{name}: {peak} MiB resident at most,"
             f" {float(counts['nczfs_chunks_decoded_total']):.0f} chunks decoded,"
             f" {float(counts['nczfs_spilled_chunks_total']):.0f} written to the disk\n",
             flush=True,

@@ -41,13 +41,12 @@ from benchmarks.harness import (
     mounted,
     paired,
     s3_server,
-    status,
     timed,
     write,
 )
+from benchmarks.resident import BUDGET, peak_of_daemon
 
 SIZE = SHAPE[0] * SHAPE[1] * SHAPE[2] * 4
-BUDGET = "512MiB"
 FILES, WRITERS, FILE_BYTES = 1000, 16, 4096
 RANDOM_WRITES = 5000
 
@@ -67,12 +66,9 @@ def write_whole(path: Path, data: memoryview) -> None:
 @contextmanager
 def rss_watched(mount: Path) -> Iterator[None]:
     """Print the highest RSS that the daemon of a mount had meanwhile."""
-    pid = status(mount)["pid"]
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
-    yield
-    text = Path(f"/proc/{pid}/status").read_text()
-    peak = int(re.findall(r"VmHWM:\s+(\d+)", text)[0])
-    print(f"highest RSS of the daemon: {peak // 1024} MiB, budget {BUDGET}", flush=True)
+    with peak_of_daemon(mount) as peak:
+        yield
+    print(f"highest RSS of the daemon: {peak[0]} MiB, budget {BUDGET}", flush=True)
 
 
 def values_into(
