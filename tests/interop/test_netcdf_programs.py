@@ -20,6 +20,7 @@ from tests.interop.netcdf_programs.field import (
     stored_field,
     write_field,
     write_native,
+    write_sharded_field,
 )
 from tests.interop.netcdf_programs.program import FORMATS, NETCDF4, SUFFIX, Live, Program, printed
 from tests.interop.netcdf_programs.table import PROGRAMS
@@ -29,6 +30,7 @@ from tests.support.servers import S3Server
 
 CHANGED = "t2m/1.0.0"
 """The chunk of an edit."""
+CHANGED_SHARD = "t2m/c/0/0/0"
 
 Record = Callable[[str, object], None]
 
@@ -53,11 +55,27 @@ SPOILING = [
 ]
 
 
+IN_SHARDS = (
+    *("nccopy", "NCO ncra", "xarray, h5netcdf", "h5py", "scipy.io.netcdf_file", "pyfive"),
+    *("C", "Fortran", "od"),
+)
+"""Programs that the default run has read Zarr v3 in shards, besides those of
+tests/fuse/test_zarr3.py; the long form has all of them do it."""
+CHANGING_SHARDS = ("Fortran",)
+
+
+def in_shards(program: Program, form: str, names: tuple[str, ...] = IN_SHARDS) -> object:
+    marks = [] if program.name in names else [pytest.mark.long]
+    return pytest.param(program, form, marks=marks, id=f"{program.name}-{form}")
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("store")
     write_field(directory, "field")
     write_field(directory, "later", STEP)
+    write_sharded_field(directory, "sharded")
+    write_sharded_field(directory, "sharded_later", STEP)
     return directory
 
 
@@ -101,8 +119,10 @@ def noted(record_property: Record) -> Callable[[Program, str], None]:
     return note
 
 
-def live_files(mount: Path, form: str, scratch: Path, name: str = "field") -> Live:
-    file, later = (mount / f"datasets/{each}.zarr/{each}{SUFFIX[form]}" for each in (name, "later"))
+def live_files(
+    mount: Path, form: str, scratch: Path, name: str = "field", after: str = "later"
+) -> Live:
+    file, later = (mount / f"datasets/{each}.zarr/{each}{SUFFIX[form]}" for each in (name, after))
     return Live(file, later, scratch)
 
 
@@ -118,6 +138,17 @@ def test_a_program_reads_every_value(
     noted(program, form)
     found = program.read(live_files(mount, form, tmp_path))
     np.testing.assert_array_equal(found, program.expected(stored_field(store, "field")))
+
+
+@pytest.mark.parametrize(
+    ("program", "form"),
+    [in_shards(p, form) for p, form in product(PROGRAMS, FORMATS) if form in p.formats],
+)
+def test_a_program_reads_every_value_of_shards(
+    program: Program, form: str, mount: Path, store: Path, tmp_path: Path
+) -> None:
+    found = program.read(live_files(mount, form, tmp_path, "sharded", "sharded_later"))
+    np.testing.assert_array_equal(found, program.expected(stored_field(store, "sharded")))
 
 
 CHUNKS = re.compile(r'Block=\S+ |,\s*"block_size": \[[^\]]*\]')
@@ -161,19 +192,39 @@ def test_a_program_changes_a_value_in_place(
 ) -> None:
     """SEMANTICS W48."""
     noted(program, f"edits {form}")
+    check_edit(program, form, mount, store, tmp_path, "field", CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("program", "form"),
+    [
+        in_shards(p, form, CHANGING_SHARDS)
+        for p, form in product(PROGRAMS, FORMATS)
+        if p.edit is not None and form in p.formats
+    ],
+)
+def test_a_program_changes_a_value_of_a_shard_in_place(
+    program: Program, form: str, mount: Path, store: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W48."""
+    check_edit(program, form, mount, store, tmp_path, "sharded", CHANGED_SHARD)
+
+
+def check_edit(
+    program: Program, form: str, mount: Path, store: Path, scratch: Path, source: str, key: str
+) -> None:
+    """A program edits a copy of a dataset, of which one object changes."""
     name = f"edited{sum(1 for _ in store.iterdir())}"
-    shutil.copytree(store / "field.zarr", store / f"{name}.zarr")
-    before = keys_of(store / f"{name}.zarr")
+    shutil.copytree(store / f"{source}.zarr", store / f"{name}.zarr")
     assert program.edit is not None
-    program.edit(live_files(mount, form, tmp_path, name))
+    program.edit(live_files(mount, form, scratch, name))
     changed = FIELD.copy()
     changed[ELEMENT] = EDITED
     np.testing.assert_array_equal(stored_field(store, name), changed)
-    after = keys_of(store / f"{name}.zarr")
-    assert after.keys() == before.keys()
-    kept = keys_of(store / "field.zarr")
+    kept, after = keys_of(store / f"{source}.zarr"), keys_of(store / f"{name}.zarr")
+    assert after.keys() == kept.keys()
     differing = [key for key, path in after.items() if path.read_bytes() != kept[key].read_bytes()]
-    assert differing == [CHANGED]
+    assert differing == [key]
 
 
 @pytest.mark.parametrize(("program", "form"), SPOILING)

@@ -14,7 +14,7 @@ import tensorstore
 import zarr
 from zarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 
-from tests.interop.netcdf_programs.field import VARIABLE, field_dataset
+from tests.interop.netcdf_programs.field import field_dataset, shard_field
 from tests.support.sample import Values
 
 KINDS = "kinds"
@@ -62,9 +62,7 @@ def write_zarr3_sample(directory: Path) -> None:
     but "uneven", which neither of them can write.
     """
     dataset = field_dataset()
-    dataset[VARIABLE].encoding |= {"chunks": (1, 3, 4), "shards": (2, 6, 8)}
-    dataset["time"].encoding |= {"chunks": (1,), "shards": (4,)}
-    dataset.attrs["_nczfs_unlimited"] = ["time"]
+    shard_field(dataset)
     dataset.to_zarr(directory, zarr_format=3, consolidated=False)
     group = zarr.open_group(directory, mode="a").create_group(KINDS)
     with warnings.catch_warnings():

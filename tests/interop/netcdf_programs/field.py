@@ -41,6 +41,20 @@ def write_field(store: Path, name: str, more: float = 0) -> None:
     dataset.to_zarr(store / f"{name}.zarr", zarr_format=2, consolidated=False)
 
 
+def write_sharded_field(store: Path, name: str, more: float = 0) -> None:
+    """Write the dataset ``name.zarr``: Zarr v3, the field in shards of many chunks."""
+    dataset = field_dataset(more)
+    shard_field(dataset)
+    dataset.to_zarr(store / f"{name}.zarr", zarr_format=3, consolidated=False)
+
+
+def shard_field(dataset: xarray.Dataset) -> None:
+    """Have the field stored in shards, and its first dimension unlimited."""
+    dataset[VARIABLE].encoding |= {"chunks": (1, 3, 4), "shards": (2, 6, 8)}
+    dataset[RECORD_DIMENSION].encoding |= {"chunks": (1,), "shards": (4,)}
+    dataset.attrs["_nczfs_unlimited"] = [RECORD_DIMENSION]
+
+
 def field_dataset(more: float = 0) -> xarray.Dataset:
     """The dataset in memory, without `_FillValue`."""
     dataset = xarray.Dataset(
