@@ -17,7 +17,7 @@ import pytest
 from nczfs.testing.datasets import put_json
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
-from tests.support.enduring import enduring
+from tests.support.enduring import Cost, costing, enduring
 from tests.support.httpd import WebServer
 from tests.support.looking import failing_with, store_served
 from tests.support.sample import upload, zip_up
@@ -85,7 +85,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "power": (described(shape=[1 << 200], chunk_grid=regular(1 << 200)), "about 2^200 is beyond"),
     "codecs": (described(codecs=chain_of(named("gzip", level=1), 10**4)), "10001 codecs (max 64)"),
     "grid": (
-        described(chunk_grid=named("rectilinear", kind="inline", chunk_shapes=[[1] * (1 << 20)])),
+        described(chunk_grid=named("rectilinear", kind="inline", chunk_shapes=[[1] * (1 << 22)])),
         "has more than 262144 members",
     ),
     "settings": (
@@ -225,6 +225,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def hostile_view(name: str) -> str:
+    """The file of values that cannot be read."""
+    return "values.txt" if VALUES[name][0]["data_type"] == "string" else "values.raw"
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -247,10 +252,9 @@ def test_each_of_many_hostile_documents_is_refused_alone_and_by_its_name(
         with enduring(mount, place / "good/values.raw"):
             told = {name: (place / name / "info.json").read_bytes() for name in DOCUMENTS}
             large = {name: (place / name / "info.json").read_bytes() for name in READABLE}
-            for name, (document, _, _) in VALUES.items():
-                path = "values.txt" if document["data_type"] == "string" else "values.raw"
+            for name in VALUES:
                 with failing_with(errno.EIO):
-                    (place / name / path).read_bytes()
+                    (place / name / hostile_view(name)).read_bytes()
             copied = json.loads((beside / "info.json").read_bytes())
             hierarchy = json.loads((beside / "zom.json").read_bytes())
             assert (beside / "good/values.raw").read_bytes() == bytes(range(24))
@@ -270,3 +274,29 @@ def test_each_of_many_hostile_documents_is_refused_alone_and_by_its_name(
     assert len(copied["problems"]) == 1
     assert "good" in hierarchy["members"]
     assert any(refused in line for line in lines)
+
+
+CPU_MAX_S = 1.0
+MEMORY_MAX_BYTES = 256 << 20
+
+
+def test_each_hostile_document_costs_a_second_and_256_mib_at_most(written: Path) -> None:
+    costs: dict[str, Cost] = {}
+    with store_served(written, "--memory-limit", "64MiB", expect=r"d\.zarr|copy\.zarr") as mount:
+        place, beside = (mount.path / f"datasets/{name}.zarr" for name in ("d", "copy"))
+        for name in ("good", *DOCUMENTS, *READABLE):
+            with costing(mount) as costs[name]:
+                (place / name / "info.json").read_bytes()
+        for name in VALUES:
+            (place / name / "info.json").read_bytes()
+            with costing(mount) as costs[f"values of {name}"], failing_with(errno.EIO):
+                (place / name / hostile_view(name)).read_bytes()
+        with costing(mount) as costs["copy"]:
+            (beside / "info.json").read_bytes()
+        with costing(mount) as costs["hierarchy"]:
+            (beside / "zom.json").read_bytes()
+    assert {
+        name: cost
+        for name, cost in costs.items()
+        if cost.cpu_s >= CPU_MAX_S or cost.memory_bytes >= MEMORY_MAX_BYTES
+    } == {}
