@@ -179,6 +179,51 @@ def test_a_written_hierarchy_is_read_back_and_not_written_again(
         assert again.write_node(node, documents) == ()
 
 
+@settings(max_examples=40)
+@given(data=st.data())
+def test_typed_attributes_keep_their_values_in_pure_zarr_and_have_the_types_of_json(
+    data: st.DataObject,
+) -> None:
+    wanted = data.draw(typed_attributes(strings=True))
+    name = data.draw(st.sampled_from(PURE))
+    found, documents = FORMATS.named(name, OPTIONS), DictDocuments({})
+    documents.write(found.write_node(GroupHeader("", name, attributes=wanted), documents))
+    read = found.read_node("", documents)
+    assert read is not None
+    by_name = {each.name: each for each in read.attributes}
+    assert [*by_name] == [each.name for each in wanted]
+    for each in wanted:
+        again = by_name[each.name]
+        assert again.type is type_in_json(each), each
+        if each.type in CODE_OF_NC_TYPE:
+            code = CODE_OF_NC_TYPE[each.type]
+            np.testing.assert_array_equal(np.array(again.value, code), np.array(each.value, code))
+        else:
+            assert again.value in (each.value, *only(each.value))
+
+
+def type_in_json(attribute: Attribute) -> NcType:
+    """The type that the value of an attribute has without the one that NCZarr keeps beside it."""
+    if attribute.type in (NcType.FLOAT, NcType.DOUBLE):
+        return NcType.DOUBLE
+    if attribute.type is NcType.STRING and only(attribute.value):
+        return NcType.CHAR
+    if attribute.type in (NcType.CHAR, NcType.STRING):
+        return attribute.type
+    numbers = np.array(attribute.value, object)
+    ranges = {each: np.iinfo(CODE_OF_NC_TYPE[each]) for each in JSON_INTEGERS}
+    fitting = (t for t, r in ranges.items() if r.min <= min(numbers) and max(numbers) <= r.max)
+    return next(fitting)
+
+
+def only(value: object) -> tuple[object, ...]:
+    """The one member of a tuple, as a tuple."""
+    return value if isinstance(value, tuple) and len(value) == 1 else ()
+
+
+JSON_INTEGERS = (NcType.INT, NcType.UINT, NcType.INT64, NcType.UINT64)
+
+
 @pytest.mark.parametrize("name", FORMATS.names)
 @settings(max_examples=40)
 @given(data=st.data())
