@@ -9,6 +9,8 @@ scripts/bench hierarchies        reading and making many nodes in S3, beside the
 scripts/bench inprocess          reading and writing from Python, without a mount
 scripts/bench timeseries         across the chunks, and what the disk tier costs others
 scripts/bench sharding           Zarr v3 and shards, beside zarr-python, zarrs and tensorstore
+scripts/bench copying            cp beside xarray and rechunker, workers, verify --digest
+scripts/bench prompt             what exec adds to a command, and the preview of 10 TiB
 scripts/bench xarrays            xarray with the engine nczfs beside its engine zarr
 scripts/bench zipstore           zip archives beside zarr-python's, without a mount
 scripts/bench codecs             chunk codecs alone
@@ -20,9 +22,11 @@ import sys
 
 from benchmarks import (
     codecs,
+    copying,
     hierarchies,
     inprocess,
     netcdf,
+    prompt,
     reading,
     s3,
     s3store,
@@ -45,6 +49,8 @@ PARTS = {
     "timeseries": timeseries.main,
     "sharding": sharding.main,
     "serving": serving.main,
+    "copying": copying.main,
+    "prompt": prompt.main,
     "xarrays": xarrays.main,
     "zipstore": zipstore.main,
     "codecs": codecs.main,
