@@ -10,11 +10,21 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nczfs.cli.status import read_status
+from nczfs.cli.status import STATUS_FILE, reaching
 from nczfs.fuse.programs import OpenedFile, opened_files
+
+READ_BYTES = 64 << 10  # no more than the kernel asks for at once
 
 Counts = Mapping[tuple[str, str], float]
 """The values of counters by name and operation, summed over all other labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnReads:
+    """What looking at a mount reads of it."""
+
+    requests: int = 0
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +35,16 @@ class Look:
     ----------
     at : the time of a clock that never goes back, in seconds.
     status : the text of status.json.
+    own_before, own_after : the reads of this look that the mount made before and after it
+        counted, which `counts` has and does not have.
     """
 
     at: float
     counts: Counts
     status: str
     files: tuple[OpenedFile, ...]
+    own_before: OwnReads = OwnReads()
+    own_after: OwnReads = OwnReads()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +99,23 @@ class Activity:
 
 def look(path: str) -> Look:
     """Look at a mount. Raises MountError."""
-    status = read_status(path)
-    text = Path(path, ".nczfs/metrics").read_text("utf-8")
-    return Look(time.monotonic(), counted(text), status, tuple(opened_files(path)))
+    with reaching(path):
+        status, before = _read(Path(path, STATUS_FILE))
+    text, after = _read(Path(path, ".nczfs/metrics"))
+    counts = counted(text)
+    return Look(time.monotonic(), counts, status, tuple(opened_files(path)), before, after)
+
+
+def _read(path: Path) -> tuple[str, OwnReads]:
+    """Read a file that the kernel keeps nothing of, so that each call is one request."""
+    found, requests = bytearray(), 0
+    with path.open("rb", buffering=0) as file:
+        while True:
+            piece = file.read(READ_BYTES)
+            requests += 1
+            if not piece:
+                return found.decode(), OwnReads(requests, len(found))
+            found += piece
 
 
 def counted(exposition: str) -> Counts:
@@ -105,17 +133,19 @@ def activity(before: Look, after: Look) -> Activity:
     """Return what happened between two looks at the same mount."""
     seconds = max(after.at - before.at, 1e-9)
 
-    def rate(name: str, operation: str = "") -> float:
+    def rate(name: str, operation: str = "", own: int = 0) -> float:
         key = f"nczfs_{name}", operation
-        return max(0.0, after.counts.get(key, 0.0) - before.counts.get(key, 0.0)) / seconds
+        return max(0.0, after.counts.get(key, 0.0) - before.counts.get(key, 0.0) - own) / seconds
 
+    between = before.own_after, after.own_before
+    own = OwnReads(sum(each.requests for each in between), sum(each.nbytes for each in between))
     operations = sorted({of for name, of in after.counts if name == "nczfs_store_requests"})
     hits, misses = rate("cache_hits"), rate("cache_misses")
     places = {(each.pid, each.descriptor, each.path): each.position for each in before.files}
     return Activity(
         seconds=seconds,
-        read_bytes=rate("fuse_read_bytes"),
-        reads=rate("fuse_requests", "read"),
+        read_bytes=rate("fuse_read_bytes", own=own.nbytes),
+        reads=rate("fuse_requests", "read", own.requests),
         written_bytes=rate("fuse_written_bytes"),
         writes=rate("fuse_requests", "write"),
         store_read_bytes=rate("store_read_bytes"),

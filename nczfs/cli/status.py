@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from nczfs.vfs.unsaved import ANSWER_S, counted, silence_text, unsaved_text
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time
 QUIET_S = 10.0  # the longest silence on a terminal
+
+STATUS_FILE = ".nczfs/status.json"
 
 Status = dict[str, Any]
 
@@ -219,8 +221,15 @@ def _cells(status: Status) -> tuple[str, ...]:
 
 def read_status(path: str) -> str:
     """Return the status.json of a mount. Raises MountError: it is dead, or another user's."""
+    with reaching(path):
+        return Path(path, STATUS_FILE).read_text("utf-8")
+
+
+@contextmanager
+def reaching(path: str) -> Iterator[None]:
+    """Raise MountError for a mount that is dead, or another user's."""
     try:
-        return Path(path, ".nczfs/status.json").read_text("utf-8")
+        yield
     except OSError as error:
         if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
             raise MountError(

@@ -52,6 +52,13 @@ def test_reads_are_counted_with_the_program_and_the_place_it_has_reached(mount: 
     assert opened_files(str(mount)) == []
 
 
+def test_its_own_reads_are_not_counted(mount: Path) -> None:
+    before = look(str(mount))
+    found = activity(before, look(str(mount)))
+    assert (found.reads, found.read_bytes) == (0, 0)
+    assert "read 0B/s (0/s)" in shown(mount, found)
+
+
 def test_writes_are_counted_and_what_is_not_stored_is_shown(mount: Path) -> None:
     with (mount / VARIABLE / "values.raw").open("r+b", buffering=0) as file:
         before = look(str(mount))
