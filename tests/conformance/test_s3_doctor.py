@@ -13,6 +13,7 @@ import zarr
 
 from tests.support.examined import examined
 from tests.support.ports import free_port, wait_for
+from tests.support.sample import upload
 from tests.support.servers import TOOLS, Faults, S3Server
 
 PATIENT = ("--request-timeout", "60s")
@@ -75,6 +76,19 @@ def test_a_bucket_is_examined_from_its_name_to_its_largest_chunk(
     assert "doubtful: the store has no conditional writes" in found.line("conditions")
     assert "doubtful: no: all of 1 node" in found.line("consolidated")
     assert objects(swift, bucket) == before
+
+
+def test_a_sound_bucket_with_conditions_is_well(ceph: S3Server, local: Path) -> None:
+    bucket, client = ceph.new_bucket(), ceph.client()
+    upload(client, bucket, local.name, local)
+    client.close()
+    found = examined(ceph.url(bucket, local.name), "--write", *PATIENT)
+    assert found.status == 0, found.text
+    assert "well: conditional writes work" in found.line("conditions")
+    assert "well: " in found.line("listing")
+    assert objects(ceph, bucket) == sorted(
+        path.relative_to(local.parent).as_posix() for path in local.rglob("*") if path.is_file()
+    )
 
 
 def test_a_bucket_that_does_not_exist_is_wrong(swift: S3Server) -> None:

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.doctor import room
+from nczfs.doctor import machine, room
 from nczfs.doctor.finding import Grade
 from nczfs.doctor.limits import memory
 from tests.support.examined import examined, examined_by
 from tests.support.forked import REPOSITORY
 from tests.support.ordinary import NCZFS, OrdinaryUser, ordinary_user
-from tests.support.runs import memory as directory_in_memory
 
 only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can change the machine")
 
@@ -99,12 +98,64 @@ def test_directories_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     assert room.cache(None, 0).grade is Grade.WELL
 
 
-def test_directories_in_memory_are_doubtful() -> None:
-    directory = directory_in_memory()
-    if str(directory).startswith("/dev/shm"):
-        assert room.spool(directory).grade is not Grade.WELL
-        cache = room.cache(str(directory), None)
-        assert (cache.grade, "memory" in cache.text) == (Grade.DOUBTFUL, True)
+def test_a_system_other_than_linux_cannot_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr("platform.release", lambda: "25.0.0")
+    found = machine.kernel()
+    assert (found.grade, found.text) == (Grade.WRONG, "Darwin 25.0.0")
+    assert "mount on Linux" in found.remedy
+
+
+# Changes in a mount namespace that ends with the command. Nothing drives the device: it is there,
+# all may open it, and opening it fails. $@ is the command.
+ALTERED = r"""
+mount -t tmpfs -o size=2G none "$1"
+mknod -m 0666 "$1/fuse" c 10 250
+mount --bind "$1/fuse" /dev/fuse
+mount -t tmpfs none /etc
+shift
+exec setpriv --bounding-set=-sys_admin "$@"
+"""
+
+
+@only_root
+def test_a_dead_device_a_missing_mtab_and_disks_that_are_memory_are_named(tmp_path: Path) -> None:
+    doctor = [sys.executable, "-m", "nczfs.cli.main", "doctor", "--json"]
+    places = ["--spool-dir", str(tmp_path), "--cache-dir", str(tmp_path)]
+    words = ["unshare", "--mount", "sh", "-ec", ALTERED, "sh", str(tmp_path), *doctor, *places]
+    found = examined_by(
+        subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=REPOSITORY, timeout=120
+        )
+    )
+    assert "wrong: /dev/fuse cannot be opened: No such device" in found.line("/dev/fuse")
+    assert "modprobe fuse" in found.line("/dev/fuse")
+    assert "wrong: /etc/mtab is missing" in found.line("fusermount3")
+    assert "ln -s ../proc/self/mounts /etc/mtab" in found.line("fusermount3")
+    assert "doubtful: 2GiB free for unsaved writes" in found.line("spool")
+    assert "which is memory, and lost with the machine" in found.line("spool")
+    assert "doubtful: 2GiB free for decoded chunks" in found.line("cache")
+    assert "which is memory, too; name a disk by --cache-dir" in found.line("cache")
+
+
+@pytest.mark.parametrize(
+    ("mib", "spool", "cache"),
+    [
+        (63, Grade.WRONG, Grade.DOUBTFUL),
+        (64, Grade.DOUBTFUL, Grade.DOUBTFUL),
+        (1023, Grade.DOUBTFUL, Grade.DOUBTFUL),
+        (1024, Grade.WELL, Grade.WELL),
+    ],
+)
+def test_little_room_on_a_disk_is_named(
+    mib: int, spool: Grade, cache: Grade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_free_bytes", lambda path: mib << 20)
+    monkeypatch.setattr(room, "_is_memory", lambda path: False)
+    found = room.spool(tmp_path)
+    assert (found.grade, "--spool-dir" in found.line) == (spool, spool is not Grade.WELL)
+    found = room.cache(str(tmp_path), None)
+    assert (found.grade, "--cache-dir" in found.line) == (cache, cache is not Grade.WELL)
 
 
 @pytest.mark.parametrize(
