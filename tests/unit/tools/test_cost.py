@@ -97,6 +97,17 @@ def test_a_read_that_could_never_be_made_is_told_in_a_moment(store: Path) -> Non
     assert told(store, "one", "...").chunks == 1
 
 
+def test_seconds_are_those_of_the_sample_for_all_chunks(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter([10.0, 12.0])  # the sample takes two seconds
+    monkeypatch.setattr("nczfs.tools.cost.time.perf_counter", lambda: next(ticks))
+    cost = told(store, "huge", ":1000, :1000")
+    assert (cost.chunks, cost.sampled) == (10**4, 16)
+    assert cost.seconds == pytest.approx(10**4 * 2.0 / 16)
+    assert [*cost_lines(cost)][-1].startswith("time: 21 min at the rate of 16 chunks")
+
+
 def test_the_command_prints_lines_or_json(store: Path) -> None:
     lines = printed("info", "--box", "0, 0", store / "plain").splitlines()
     assert lines[0] == "values: one, 4B"

@@ -34,6 +34,7 @@ from tests.support.clusters import (
     dask_cluster,
 )
 from tests.support.copies import copied, fill_awkward, new_url, objects
+from tests.support.mounts import nczfs as nczfs_command
 from tests.support.servers import Faults
 from tests.unit.tools.transfer.test_intermediate import make_maps
 
@@ -47,9 +48,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(place)
 
 
-@pytest.fixture(scope="module")
-def scheduler(aws_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
-    with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as found:
+@pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.long)])
+def scheduler(
+    aws_files: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scheduler]:
+    with dask_cluster(tmp_path_factory.mktemp("cluster"), workers=request.param) as found:
         yield found
 
 
@@ -124,6 +127,18 @@ def test_a_copy_on_a_cluster_is_that_of_one_process(
     assert main(["cp", source, one, *words]) == 0
     assert main(["cp", source, other, *words, "--scheduler", str(scheduler.file)]) == 0
     assert capsys.readouterr().out == ""
+    assert objects(other) == objects(one)
+
+
+@pytest.mark.long
+def test_workers_that_the_command_starts_copy_the_same_and_end_with_it(
+    source: str, tmp_path: Path
+) -> None:
+    one, other = str(tmp_path / "one"), str(tmp_path / "other")
+    words = ["--chunks", "t=7,x=1", "--codecs", "none"]
+    assert main(["cp", source, one, *words]) == 0
+    done = nczfs_command("cp", source, other, *words, "--workers", "2")
+    assert (done.returncode, done.stderr) == (0, "")
     assert objects(other) == objects(one)
 
 
