@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -120,11 +123,20 @@ def test_two_leases_share_one_thread(leases: Leases, zmap: Unconditional) -> Non
 def test_who_waits_in_vain_is_told_whose_it_is_and_leaves_nothing(
     lease: Lease, zmap: Unconditional, time: Time
 ) -> None:
+    """SEMANTICS W44. And how long the wait is at most."""
     holder = other(zmap, time)
     begun = time.now
     with pytest.raises(LeaseNotHeld, match=r"process \d+ on .* is writing; try again") as told:
         lease.require()
     assert isinstance(told.value, StoreBusy)
+    message = re.search(
+        r"waited (\d+) s .*if that process is gone, its lease ends in (\d+) s$", str(told.value)
+    )
+    assert message is not None, told.value
+    waited, left = map(int, message.groups())
+    assert waited == TERMS.wait_s
+    # Of its term, and of the time by which clocks may differ, what is left.
+    assert left == pytest.approx(TERMS.term_s + TERMS.settle_s - (time.now - begun), abs=1)
     assert told.value.transient
     assert TERMS.wait_s <= time.now - begun <= TERMS.wait_s + 1
     assert zmap.claims() == [holder.key]
@@ -301,6 +313,22 @@ def test_the_lease_of_a_killed_process_is_had_when_it_expired(
     time.sleep(TERMS.wait_s)
     lease.require()
     assert killed.key not in zmap.claims()
+
+
+def test_the_lease_of_a_dead_process_of_this_machine_is_had_though_hours_of_it_are_left(
+    lease: Lease, zmap: Unconditional, time: Time
+) -> None:
+    """SEMANTICS W44."""
+    dead = other(zmap, time)
+    claim = json.loads(bytes(zmap.read(dead.key).data))
+    hour_s = 3600
+    assert claim["pid"] == os.getpid()
+    changes = {"started": 1, "expiry": time.now + hour_s}  # of an earlier process of that number
+    zmap.write(dead.key, json.dumps(claim | changes).encode())
+    begun = time.now
+    lease.require()
+    assert time.now - begun < TERMS.wait_s
+    assert dead.key not in zmap.claims()
 
 
 def test_one_thread_takes_it_and_the_others_wait_for_that(
