@@ -73,7 +73,7 @@ def weight_of_node(node: GroupHeader | Variable) -> int:
 
 def _weight_alone(node: GroupHeader | Variable) -> int:
     attributes = [value for each in node.attributes for value in (each.name, each.value)]
-    held: list[object] = [*attributes, *node.problems]
+    held: list[object] = [*attributes, *node.problems, *node.omissions]
     if isinstance(node, Variable):
         held += [dict(codec.configuration) for codec in node.array.codecs.codecs]
         held += [node.array.fill_value, node.array.dtype.typestr]

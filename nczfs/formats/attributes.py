@@ -68,10 +68,10 @@ def read_attributes(
         if is_hidden(name):
             continue
         if not name:
-            problems.add(f"{where}: an attribute without a name is ignored")
+            problems.add(f"{where}: an attribute without a name is ignored", is_omission=True)
             continue
         if len(found) == NAMES_MAX:
-            problems.add(f"{where}: attributes beyond {NAMES_MAX} are ignored")
+            problems.add(f"{where}: attributes beyond {NAMES_MAX} are ignored", is_omission=True)
             break
         typestr = types.get(name)
         attribute = None

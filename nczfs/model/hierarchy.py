@@ -244,6 +244,7 @@ class Variable:
     format : the metadata layout it was read from: "zarr3", "zarr2", "nczarr-L1", ..., "nczarr-L3".
     attributes : in stored order, without those of the format.
     problems : messages about what did not prevent reading, each naming its key.
+    omissions : those of them that say which attributes are left out.
     primary : path of the array whose document declares this one (a dependent array of Zarr v3);
         None: it has a document of its own.
     dependents : the arrays that its document declares; their chunks lie at its own `key`.
@@ -261,6 +262,7 @@ class Variable:
     primary: str | None = None
     dependents: tuple[Variable, ...] = ()
     label: str = ""
+    omissions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -313,6 +315,7 @@ class GroupHeader:
         variables.
     arrays, groups : names of the members in stored order, if the metadata list them (NCZarr); None:
         everything below the group in the store is a member.
+    problems, omissions : as of a variable.
     """
 
     path: str
@@ -322,6 +325,7 @@ class GroupHeader:
     arrays: tuple[str, ...] | None = None
     groups: tuple[str, ...] | None = None
     problems: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

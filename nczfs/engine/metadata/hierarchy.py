@@ -448,13 +448,11 @@ def _light(node: N) -> N:
         for each in node.attributes
         if each.name == ROUNDING and isinstance(each.value, tuple) and len(each.value) == 1
     )
-    if isinstance(node, Variable):
-        dependents = tuple([_light(each) for each in node.dependents])
-        return replace(node, attributes=attributes, problems=(), dependents=dependents)
-    arrays, groups = (None if names is None else () for names in (node.arrays, node.groups))
-    return replace(
-        node, dimensions=(), attributes=attributes, arrays=arrays, groups=groups, problems=()
-    )
+    bare = replace(node, attributes=attributes, problems=(), omissions=())
+    if isinstance(bare, Variable):
+        return replace(bare, dependents=tuple([_light(each) for each in bare.dependents]))
+    arrays, groups = (None if names is None else () for names in (bare.arrays, bare.groups))
+    return replace(bare, dimensions=(), arrays=arrays, groups=groups)
 
 
 def _joined(path: str, name: str) -> str:

@@ -180,6 +180,7 @@ class NczarrFormat(Zarr2Documents):
             arrays,
             groups,
             node.problems.as_tuple(),
+            omissions=node.problems.omissions,
         )
 
     def _variable(
@@ -219,6 +220,7 @@ class NczarrFormat(Zarr2Documents):
             dimensions,
             self._attributes(node, documents, array.dtype.nc_type),
             node.problems.as_tuple(),
+            omissions=node.problems.omissions,
         )
 
     def _attributes(

@@ -68,8 +68,13 @@ class Zarr2Format(Zarr2Documents):
 
     def _header(self, node: NodeDocuments, documents: Documents) -> GroupHeader:
         attributes = self._attributes(node, documents)
-        problems = node.problems.as_tuple()
-        return GroupHeader(node.path, self.name, attributes=attributes, problems=problems)
+        return GroupHeader(
+            node.path,
+            self.name,
+            attributes=attributes,
+            problems=node.problems.as_tuple(),
+            omissions=node.problems.omissions,
+        )
 
     def _variable(
         self, node: NodeDocuments, document: dict[str, Json], documents: Documents
@@ -79,8 +84,16 @@ class Zarr2Format(Zarr2Documents):
             array = as_scalar(array, node.key(ZARRAY), node.problems)
         dimensions = named_dimensions(node, array, _none_declared, self._options)
         attributes = self._attributes(node, documents, array.dtype.nc_type)
-        problems = node.problems.as_tuple()
-        return Variable(path, path, self.name, array, dimensions, attributes, problems)
+        return Variable(
+            path,
+            path,
+            self.name,
+            array,
+            dimensions,
+            attributes,
+            node.problems.as_tuple(),
+            omissions=node.problems.omissions,
+        )
 
     def stored_type(
         self,

@@ -74,7 +74,8 @@ def read_documents(
             version = shown(group["zarr_format"])
             raise Unsupported(f"{group_key}: zarr_format is {version}, not 2")
     key = below(path, ZATTRS)
-    attributes = optional_object(documents.get(key), key, options, problems)
+    data = documents.get(key)
+    attributes = optional_object(data, key, options, problems, is_shown=True)
     return NodeDocuments(path, array, group, attributes, problems)
 
 
@@ -86,15 +87,25 @@ def shape_of(document: dict[str, Json]) -> tuple[int, ...]:
 
 
 def optional_object(
-    data: bytes | None, key: str, options: FormatOptions, problems: Problems
+    data: bytes | None,
+    key: str,
+    options: FormatOptions,
+    problems: Problems,
+    *,
+    is_shown: bool = False,
 ) -> dict[str, Json]:
-    """Read a document that the node can be shown without; empty if it is missing or broken."""
+    """Read a document that the node can be shown without; empty if it is missing or broken.
+
+    Parameters
+    ----------
+    is_shown : whether its members are attributes, which are left out then.
+    """
     if data is None:
         return {}
     try:
         found, notes = parse_object(data, key, bytes_max=options.document_bytes_max)
     except BadMetadata as error:
-        problems.add(str(error))
+        problems.add(str(error), is_omission=is_shown)
         return {}
     for note in notes:
         problems.add(note)

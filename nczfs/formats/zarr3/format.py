@@ -185,16 +185,26 @@ class Zarr3Format(MetadataFormat):
             Dimension(name, 0, unlimited=True, group=node.path)
             for name in unlimited_names(node.attributes, node.key, node.problems)
         )
-        problems = node.problems.as_tuple()
-        return GroupHeader(node.path, self.name, dimensions, attributes, problems=problems)
+        return GroupHeader(
+            node.path,
+            self.name,
+            dimensions,
+            attributes,
+            problems=node.problems.as_tuple(),
+            omissions=node.problems.omissions,
+        )
 
     def _variable(self, node: NodeDocument, documents: Documents) -> Variable:
         # A dataset of one array has no groups.
         group = parent_of(node.path) if node.path else None
         variable = self._described(node, node.path, group, documents)
         dependents = self._dependents(node, node.path, group, documents, Allowance())
-        problems = node.problems.as_tuple()
-        return replace(variable, dependents=dependents, problems=problems)
+        return replace(
+            variable,
+            dependents=dependents,
+            problems=node.problems.as_tuple(),
+            omissions=node.problems.omissions,
+        )
 
     def _described(
         self,
@@ -263,9 +273,15 @@ class Zarr3Format(MetadataFormat):
                 node.problems.add(str(error))
                 continue
             below_it = self._dependents(child, place, group, documents, allowance, level + 1)
-            problems = child.problems.as_tuple()
-            array = replace(array, primary=node.path, dependents=below_it, problems=problems)
-            found.append(array)
+            found.append(
+                replace(
+                    array,
+                    primary=node.path,
+                    dependents=below_it,
+                    problems=child.problems.as_tuple(),
+                    omissions=child.problems.omissions,
+                )
+            )
         return tuple(found)
 
     def _dependent(self, path: str, documents: Documents) -> Variable | None:

@@ -102,7 +102,8 @@ def node_document(
     if attributes is None:
         attributes = {}
     if not isinstance(attributes, dict):
-        problems.add(f"{key}: attributes {shown(attributes)} is not an object; there are none")
+        message = f"{key}: attributes {shown(attributes)} is not an object; there are none"
+        problems.add(message, is_omission=True)
         attributes = {}
     return NodeDocument(path, members, is_array, attributes, problems, key)
 

@@ -13,7 +13,7 @@ from nczfs.formats.flattening import flattened
 from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
-from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
+from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.model.printing import encoded, printable
 from nczfs.views.netcdf.attributes import group_attributes, omitted_attribute, variable_attributes
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable, Texts
@@ -231,6 +231,7 @@ class _Fitting:
             assert type_.cell is not None
             values = Elements(variable, type_.cell)
         original = variable.name if variable.name and variable.name != name else None
+        self._omit_attributes(variable)
         omit = partial(self._omit, variable.path)
         attributes = variable_attributes(variable, type_, self._kind, omit, original=original)
         return FileVariable(
@@ -238,8 +239,14 @@ class _Fitting:
         )
 
     def _attributes(self, group: Group, original: str | None) -> tuple[Attribute, ...]:
+        self._omit_attributes(group.header)
         omit = partial(self._omit, group.header.path)
         return group_attributes(group.header.attributes, self._kind, omit, original=original)
+
+    def _omit_attributes(self, node: Variable | GroupHeader) -> None:
+        """Name the attributes that could not be read."""
+        for message in node.omissions:
+            self._omit(node.path, f"lacks attributes: {message}")
 
     def _omit(self, path: str, why: str) -> None:
         self._omitted.append(self._line(path, why))

@@ -65,6 +65,51 @@ def test_the_problems_of_a_group_name_what_its_files_leave_out(dataset: Path) ->
     fs.close()
 
 
+MANY = json.dumps({f"a{n}": 0 for n in range((1 << 18) + 1)})
+DEEP = '{"a":' + "[" * 101 + "]" * 101 + "}"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [(MANY, "members"), (DEEP, "levels"), ('{"": 1, "b": 2}', "an attribute without a name")],
+    ids=["many", "deep", "nameless"],
+)
+@pytest.mark.parametrize("node", ["number", "sub", ""])
+def test_attributes_that_cannot_be_shown_are_named_where_they_are_missing(
+    dataset: Path, attributes: str, why: str, node: str
+) -> None:
+    """SEMANTICS D20."""
+    (dataset / node / ".zattrs").write_text(attributes)
+    fs = mount_tree(str(dataset))
+    places = ["datasets/d.zarr/d.nc", "datasets/d.zarr/d.classic.nc"]
+    if node == "number":
+        places.append("datasets/d.zarr/number/number.nc")
+    for place in places:
+        if node == "sub" and place.endswith(".classic.nc"):
+            continue  # it has no groups
+        with netCDF4.Dataset("memory", memory=read(fs, place)) as file:
+            lines = file.getncattr("nczfs_omitted").splitlines()
+        key = f"{node}/.zattrs".lstrip("/")
+        (line,) = [line for line in lines if "lacks attributes" in line]
+        assert line.startswith(f"/{node}: lacks attributes: {key}: ")
+        assert why in line
+        if "/number/" not in place:
+            name = place.rpartition("/")[2]
+            assert f"{name} leaves out {line}" in problems(fs, "datasets/d.zarr")
+    fs.close()
+
+
+def test_what_is_wrong_with_metadata_beside_the_attributes_is_not_left_out(dataset: Path) -> None:
+    """SEMANTICS D20."""
+    (dataset / "number/.zattrs").write_text('{"_ARRAY_DIMENSIONS": ["x", "x", "y"], "b": 2}')
+    fs = mount_tree(str(dataset))
+    assert problems(fs, "datasets/d.zarr/number")
+    with netCDF4.Dataset("memory", memory=read(fs, "datasets/d.zarr/number/number.nc")) as file:
+        assert file["number"].ncattrs() == ["b"]
+        assert "nczfs_omitted" not in file.ncattrs()
+    fs.close()
+
+
 def test_the_problems_are_of_files_that_the_mount_shows(dataset: Path) -> None:
     """SEMANTICS D20."""
     fs = mount_tree(str(dataset), options=VfsOptions(views=frozenset({"info.json", "nc"})))
