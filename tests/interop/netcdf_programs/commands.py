@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import numpy as np
 
 from tests.interop.netcdf_programs.field import SHAPE, STEP, VARIABLE
 from tests.interop.netcdf_programs.program import (
     CLASSIC,
     NETCDF4,
+    SYSTEM_REFUSAL,
     Live,
     Program,
     alone,
@@ -71,11 +74,15 @@ def _ncap2(live: Live) -> Values:
     return of_file(live.scratch / "a.nc")
 
 
-def _ncap2_in_place(live: Live) -> object:
+def _ncap2_in_place(live: Live) -> subprocess.CompletedProcess[str]:
     return run("ncap2", "-A", "-s", f"{VARIABLE}=2*{VARIABLE}", live.file, live.file)
 
 
-def _ncatted(live: Live) -> object:
+def _cdo_in_place(live: Live) -> subprocess.CompletedProcess[str]:
+    return run("cdo", "-O", f"chname,{VARIABLE},new", live.file, live.file)
+
+
+def _ncatted(live: Live) -> subprocess.CompletedProcess[str]:
     """Change an attribute of the file itself; it may die of the refusal, after saying so."""
     return run("ncatted", "-h", "-a", "title,global,o,c,longer than before", live.file)
 
@@ -133,9 +140,16 @@ COMMANDS = (
         _ncap2,
         lambda field: 2 * field,
         spoil=_ncap2_in_place,
+        refusals=(SYSTEM_REFUSAL, SYSTEM_REFUSAL),
         remarks=OUT_OF_PLACE,
     ),
-    Program("CDO", shared(r"version (\S+)", "cdo", "--version"), _cdo),
+    Program(
+        "CDO",
+        shared(r"version (\S+)", "cdo", "--version"),
+        _cdo,
+        spoil=_cdo_in_place,
+        refusals=("cdf__create.*: Permission denied", f"cdf__create.*: {SYSTEM_REFUSAL}"),
+    ),
     Program(
         "GDAL",
         shared(r"GDAL (\S+),", "gdalinfo", "--version"),

@@ -16,7 +16,14 @@ import scipy.io
 import xarray
 
 from tests.interop.netcdf_programs.field import DIMENSIONS, EDITED, ELEMENT, VARIABLE
-from tests.interop.netcdf_programs.program import CLASSIC, NETCDF4, Live, Program, run
+from tests.interop.netcdf_programs.program import (
+    CLASSIC,
+    NETCDF4,
+    SYSTEM_REFUSAL,
+    Live,
+    Program,
+    run,
+)
 from tests.support.sample import Values
 
 SPOIL_NETCDF4 = (
@@ -138,6 +145,7 @@ LIBRARIES = (
         formats=(NETCDF4,),
         edit=_h5py_edit,
         spoil=_spoil(SPOIL_H5PY),
+        refusals=(SYSTEM_REFUSAL, SYSTEM_REFUSAL),
     ),
     Program(
         "scipy.io.netcdf_file",

@@ -21,6 +21,7 @@ TIMEOUT_S = 3000  # of long forms; a test has its own
 NETCDF4: Final = "netCDF-4"
 CLASSIC: Final = "classic"
 FORMATS = (NETCDF4, CLASSIC)
+HDF_REFUSAL, SYSTEM_REFUSAL = "NetCDF: HDF error", "Operation not permitted"
 SUFFIX = {NETCDF4: ".nc", CLASSIC: ".classic.nc"}
 
 REPOSITORY = Path(__file__).parents[3]
@@ -60,6 +61,7 @@ class Program:
     formats : of the files that it reads.
     edit : changes the element `ELEMENT` of a file to `EDITED`, in place.
     spoil : tries to change more than values: the structure, or an attribute.
+    refusals : a pattern of what it prints then, for each format.
     remarks : for users.
     long : whether only the long form has the program.
     """
@@ -70,7 +72,8 @@ class Program:
     expected: Callable[[Values], Values] = same
     formats: tuple[str, ...] = FORMATS
     edit: Callable[[Live], object] | None = None
-    spoil: Callable[[Live], object] | None = None
+    spoil: Callable[[Live], subprocess.CompletedProcess[str]] | None = None
+    refusals: tuple[str, str] = (HDF_REFUSAL, SYSTEM_REFUSAL)
     remarks: str = ""
     long: bool = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def _c(task: str, live: Live, *words: str) -> str:
     return printed(compiled("netcdffield.c"), task, live.file, *words)
 
 
-def _c_spoil(live: Live) -> object:
+def _c_spoil(live: Live) -> subprocess.CompletedProcess[str]:
     return run(compiled("netcdffield.c"), "spoil", live.file)
 
 
@@ -48,7 +49,7 @@ def _fortran(task: str, live: Live, *words: str) -> str:
     return printed(compiled("netcdffield.f90"), task, live.file, *words)
 
 
-def _fortran_spoil(live: Live) -> object:
+def _fortran_spoil(live: Live) -> subprocess.CompletedProcess[str]:
     return run(compiled("netcdffield.f90"), "spoil", live.file)
 
 
