@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,9 @@ import pytest
 import nczfs
 from nczfs.testing.datasets import put_json
 from nczfs.zmap.registry import open_store
-from tests.support.confirmed import ElementWriter, take_turns, working_until_they_fail
+from tests.support.confirmed import ElementWriter, Writer, take_turns, working_until_they_fail
 from tests.support.mounts import Served, served
-from tests.support.places import DATASET, Place, bucket_of, requested_place
+from tests.support.places import DATASET, Place, bucket_of, directory_at, requested_place
 from tests.support.servers import Faults, S3Server
 from tests.support.settled import files_in, gauge, settled, status
 
@@ -158,6 +159,42 @@ def test_the_other_mount_takes_over_from_one_that_was_killed(
         second.check(values)
     assert place.findings() == []
     assert files_in(spool) == []
+
+
+class Refreshing(Writer):
+    """Refreshes the mount, and replaces the attributes of the variable by `objects/`."""
+
+    def __init__(self, mount: Path) -> None:
+        super().__init__()
+        self._refresh = mount / ".nczfs/refresh"
+        self._document = mount / "objects" / DATASET / "v/.zattrs"
+        self._attributes = json.loads(self._document.read_text())
+
+    def turn(self) -> None:
+        if self.turns % 3 == 0:
+            changed = self._attributes | {"turn": self.turns}
+            self._document.write_text(json.dumps(changed))
+        else:
+            self._refresh.write_text(["", f"/datasets/{DATASET}/v"][self.turns % 2])
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("rounds", [30, pytest.param(4000, marks=pytest.mark.long)])
+def test_what_is_refreshed_and_declared_anew_meanwhile_loses_nothing(
+    tmp_path: Path, rounds: int
+) -> None:
+    """SEMANTICS W1, W2."""
+    place = directory_at(tmp_path / "store")
+    place.make_dataset({"v": (VALUES, CHUNKS)})
+    with settled(place.url, tmp_path / "spool") as mount:
+        writers = _writers([mount, mount])
+        take_turns([*writers, Refreshing(mount.path)], rounds)
+        values = place.values("v")
+        for writer in writers:
+            writer.check(values)
+        document = json.loads(place.objects(DATASET)["v/.zattrs"])
+        assert document["turn"] == (rounds - 1) // 3 * 3
+    assert place.findings() == []
 
 
 def _make_shards(place: Place) -> None:
