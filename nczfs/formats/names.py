@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 NAME_BYTES_MAX = 1000  # less than the 1024 bytes of a whole key
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def is_name(value: Json) -> bool:
@@ -33,11 +38,11 @@ def netcdf_fault(name: str, bytes_max: int) -> str | None:
         return "it does not begin with a letter, a digit or an underscore"
     if "/" in name:
         return "it contains a slash"
-    if any(ord(character) < 32 or ord(character) == 127 for character in name):
+    if _CONTROL.search(name):
         return "it contains a control character"
     if name.endswith(" "):
         return "it ends with a blank"
-    if any(0xD800 <= ord(character) < 0xE000 for character in name):
+    if _SURROGATE.search(name):
         return "it is not UTF-8"
     if len(name.encode()) > bytes_max:
         return f"it has more than {bytes_max} bytes"
