@@ -36,7 +36,7 @@ class HeldFile(File):
         self._opens = 0
         self._is_let_go = False
         self._is_discarded = False
-        self._is_placed = False
+        self._placed: tuple[Callable[[HeldFile], bool], int] | None = None  # where, which bytes
 
     @property
     def token(self) -> object:
@@ -88,7 +88,6 @@ class HeldFile(File):
         """Write bytes anywhere; a gap before them becomes zeros. Raises NoSpace."""
         with self._lock:
             self._check()
-            self._is_placed = False
             self._staged.write(offset, data)
             self._mtime_ns = time.time_ns()
 
@@ -99,17 +98,22 @@ class HeldFile(File):
 
     def _cut(self, size: int) -> None:
         self._check()
-        self._is_placed = False
         self._staged.truncate(size)
 
     def place(self) -> bool:
         """Put the bytes where they belong, if that is known. Returns whether it was."""
-        self._is_placed = self._is_placed or self._place(self)
-        return self._is_placed
+        # Another descriptor may write, or the file get another name, before the bytes are placed.
+        now = self._place, self._staged.changes
+        if now == self._placed:
+            return True
+        if not now[0](self):
+            return False
+        self._placed = now
+        return True
 
     def belongs(self, place: Callable[[HeldFile], bool]) -> None:
         """Give the file another place."""
-        self._place, self._is_placed = place, False
+        self._place, self._placed = place, None
 
     def let_go(self) -> None:
         """Release the bytes, except for those who have the file open."""
