@@ -145,7 +145,8 @@ class DirectoryZMap(ZMap):
         try:
             fd = self._open(key)
             try:
-                size = self._status(fd, key, version).st_size
+                status = self._status(fd, key, version)
+                size = status.st_size
 
                 def read(start: int, stop: int) -> Buffer:
                     if stop > size:
@@ -157,7 +158,9 @@ class DirectoryZMap(ZMap):
                         raise self._shortened(key)
                     return data
 
-                return read_joined(read, ranges, near=True)
+                found = read_joined(read, ranges, near=True)
+                self._check_same(fd, key, status)
+                return found
             finally:
                 os.close(fd)
         except OSError as error:
@@ -286,6 +289,17 @@ class DirectoryZMap(ZMap):
         if version is not None and version != version_of(status):
             raise Conflict(f"{self._name}/{key}: replaced since it was opened")
         return status
+
+    def _check_same(self, fd: int, key: Key, before: os.stat_result) -> None:
+        """Raise Conflict if a program has written into an open file. It may have lost its name."""
+        after = os.fstat(fd)
+        is_named = after.st_nlink == before.st_nlink
+        if (
+            (is_named and version_of(after) != version_of(before))
+            or after.st_size != before.st_size
+            or after.st_mtime_ns != before.st_mtime_ns
+        ):
+            raise Conflict(f"{self._name}/{key}: changed while it was read")
 
     def _shortened(self, key: Key) -> Unavailable:
         return Unavailable(f"{self._name}/{key}: shortened while it was read")

@@ -11,6 +11,7 @@ import pytest
 
 from nczfs.errors import (
     AccessDenied,
+    Conflict,
     KeyTooLong,
     NoContent,
     NoSpace,
@@ -192,6 +193,23 @@ def test_ranges_are_read_from_the_file_that_had_the_version_when_it_was_opened(
 
     monkeypatch.setattr("nczfs.zmap.directory.store.read_at", read_and_replace)
     assert zmap.read_ranges(K, [(0, 2), (1 << 19, (1 << 19) + 2)], version=version) == [b"aa"] * 2
+
+
+def test_ranges_are_no_mixture_with_what_a_program_writes_into_the_file(
+    zmap: DirectoryZMap, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = zmap.write(K, b"a" * (1 << 20))
+
+    def write_and_read(fd: int, start: int, stop: int) -> bytes:
+        if start:
+            with open(root / K, "r+b") as file:
+                file.write(b"b" * (1 << 20))
+            os.utime(root / K, ns=(start, start))
+        return read_at(fd, start, stop)
+
+    monkeypatch.setattr("nczfs.zmap.directory.store.read_at", write_and_read)
+    with pytest.raises(Conflict):
+        zmap.read_ranges(K, [(0, 2), (1 << 19, (1 << 19) + 2)], version=version)
 
 
 def test_a_file_that_gets_shorter_while_ranges_are_read_gives_none_of_them(
