@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any, Final
 
 import google_crc32c
@@ -25,6 +26,7 @@ from nczfs.zmap.base import (
 BLOCK_BYTES: Final = 8 << 20
 END_BYTES: Final = 64 << 10
 _KEPT: Final = 8  # of the versions, and of what was sent: the newest ones
+_RANGES_MAX: Final = 1 << 15  # of all that was sent: a record is as long as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Sent:
 
     size: int
     crc32c: int
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[tuple[int, int], ...] = field(hash=False)  # there may be many
 
     def is_in(self, zmap: ZMap, stat: Stat) -> bool:
         """Return whether an object is what was sent. Reads it in blocks."""
@@ -80,13 +82,15 @@ def sent(parts: Sequence[Part], read: Callable[[Range], Buffer] = _nothing) -> S
         end = cut_part(parts[-1], begin, part_size(parts[-1]))
         assert isinstance(end, Range)
         parts = [*parts[:-1], cut_part(parts[-1], 0, begin), read(end)]
-    size, crc, ranges = 0, 0, []
+    size, crc = 0, 0
+    ranges: list[tuple[int, int]] = []
     for part in parts:
         if not isinstance(part, Range):
             for data in part_bytes(part, _nothing):
                 crc = _extended(crc, data)
             if part_size(part):
-                ranges.append((size, size + part_size(part)))
+                start = ranges.pop()[0] if ranges and ranges[-1][1] == size else size
+                ranges.append((start, size + part_size(part)))
         size += part_size(part)
     return Sent(size, crc, tuple(ranges))
 
@@ -125,9 +129,16 @@ class Basis:
         return replace(self, versions=(*self.versions, version)[-_KEPT:])
 
     def sending(self, attempt: Sent) -> Basis:
-        """Return the basis with one more thing that was sent."""
-        others = tuple(each for each in self.sent if each != attempt)
-        return replace(self, sent=(*others, attempt)[-_KEPT:])
+        """Return the basis with one more thing that was sent, as far as there is room for them."""
+        others = (each for each in reversed(self.sent) if each != attempt)
+        kept: list[Sent] = []
+        room = _RANGES_MAX
+        for each in islice(chain([attempt], others), _KEPT):
+            room -= len(each.ranges)
+            if room < 0:
+                break
+            kept.append(each)
+        return replace(self, sent=tuple(reversed(kept)))
 
     def since(self, written_ns: int) -> Basis:
         """Return the basis of what was not written before some time."""

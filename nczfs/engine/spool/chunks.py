@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +28,9 @@ from nczfs.engine.spool.entries import (
     read_records,
     write_records,
 )
-from nczfs.engine.spool.records import FileData, Record, packed, size_of
+from nczfs.engine.spool.records import FileData, Packed, Record, packed, size_of
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.errors import NczfsError, SpoolError, Unavailable
+from nczfs.errors import NczfsError, NoSpace, SpoolError, Unavailable
 from nczfs.formats.elementtypes import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
@@ -116,6 +117,25 @@ class ChunkDetails:
         return replace(self, shape=tuple(map(max, self.shape, other.shape)))
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """An object that is sent to the store, as entries are told.
+
+    Attributes
+    ----------
+    is_whole : whether it has all elements of the entry, or newer ones.
+    """
+
+    sent: Sent
+    is_whole: bool
+
+    @cached_property
+    def record(self) -> Packed:
+        """The record of an entry that says so."""
+        document = {"is": SENDING, "sent": self.sent.document(), "is_whole": self.is_whole}
+        return packed(document)
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
     """Some elements of a chunk that were written at one time.
@@ -168,9 +188,11 @@ class WrittenPart:
         np.copyto(values, given, where=flags)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Saved:
     """A chunk in the spool.
+
+    `_lock` guards `nbytes` and `told`, and is held while the file becomes longer.
 
     Attributes
     ----------
@@ -179,31 +201,54 @@ class Saved:
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
-    told : what it says was sent to the store.
+    told : what it says was sent to the store, and whether that has all elements of the entry.
     """
 
+    spool: Spool
     path: Path
     nbytes: int
     revision: int
     values: Callable[[], Values] | None
     flags: Callable[[], Values]
-    told: set[Sent] = field(default_factory=set)
+    told: dict[Sent, bool] = field(default_factory=dict)
+    _added_bytes: int = 0
+    _is_over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, attempts: Iterable[Sent], *, are_whole: bool) -> None:
-        """Add what is sent to the store. Never raises.
+    def tell(self, attempts: Iterable[Attempt]) -> None:
+        """Add what is sent to the store, if there is room. Never raises.
 
-        Parameters
-        ----------
-        are_whole : whether that has all elements of the entry, or newer ones.
+        All this together takes no more room than the rest of the entry.
         """
-        for each in [each for each in attempts if each not in self.told]:
-            document = {"is": SENDING, "sent": each.document(), "is_whole": are_whole}
-            try:
-                add_record(self.path, packed(document))
-            except NczfsError as error:
-                log.info("`nczfs recover` may take it for another client's: %s", error)
-            else:
-                self.told.add(each)
+        with self._lock:
+            for each in attempts:
+                if self._is_over or self.told.get(each.sent) in {True, each.is_whole}:
+                    continue
+                try:
+                    self._add(each.record)
+                except NczfsError as error:
+                    log.info("`nczfs recover` may take it for another client's: %s", error)
+                else:
+                    self.told[each.sent] = each.is_whole
+
+    def _add(self, record: Packed) -> None:
+        size = size_of(record)
+        if size > self.nbytes - 2 * self._added_bytes:
+            raise NoSpace(f"{self.path}: what was sent to the store takes {size} bytes")
+        self.spool.reserve(size)
+        try:
+            add_record(self.path, record)
+        except BaseException:
+            self.spool.reserve(-size)
+            raise
+        self.nbytes += size
+        self._added_bytes += size
+
+    def end(self) -> int:
+        """Let the entry as it is from now on. Returns its share of the spool's budget."""
+        with self._lock:
+            self._is_over = True
+            return self.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +422,8 @@ def save_chunk(
     if is_mappable and values.nbytes:
         offset = sum(map(size_of, records)) - values.nbytes
         mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
-    told = set(frozen.basis.sent)
-    return Saved(path, nbytes, frozen.revision, mapped, partial(_flags, path), told)
+    told = dict.fromkeys(frozen.basis.sent, False)
+    return Saved(spool, path, nbytes, frozen.revision, mapped, partial(_flags, path), told)
 
 
 def discard(spool: Spool, saved: Saved) -> None:
@@ -387,7 +432,7 @@ def discard(spool: Spool, saved: Saved) -> None:
         saved.path.unlink()
         if spool.survives is Survives.POWER:
             spool.sync()
-    spool.reserve(-saved.nbytes)
+    spool.reserve(-saved.end())
 
 
 def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Values:

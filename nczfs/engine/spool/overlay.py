@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,12 +76,29 @@ def overlay(
 
     def put(_: int) -> list[Problem]:
         stat = io.stat(unit)
-        are_left = [not each.is_done(zmap, stat) for each in several]
-        left = [each for each, is_left in zip(several, are_left, strict=True) if is_left]
-        problems = iter(_put(zmap, io, unit, left, stat, force))
-        return [next(problems) if is_left else None for is_left in are_left]
+        left = _left(zmap, several, stat)
+        problems = iter(_put(zmap, io, unit, [*filter(None, left)], stat, force))
+        return [None if each is None else next(problems) for each in left]
 
     return until_stored(put, io.key(unit))
+
+
+def _left(zmap: ZMap, several: Sequence[Written], stat: Stat | None) -> list[Written | None]:
+    """Return what is left to put over an object; None: nothing.
+
+    What an object has of an entry, it has of older ones, too: that, or something newer.
+    """
+    left: list[Written | None] = []
+    done: dict[ChunkIndex, Values] = {}
+    for each in reversed(several):
+        newer = done.get(each.index, np.False_)
+        if each.is_done(zmap, stat):
+            done[each.index] = newer | each.flags
+            left.append(None)
+        else:
+            flags = each.flags & ~newer
+            left.append(replace(each, flags=flags) if flags.any() else None)
+    return left[::-1]
 
 
 def _put(

@@ -18,7 +18,8 @@ from nczfs.engine.chunks.loaded import ChunkId, Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
-from nczfs.engine.spool.chunks import Frozen, Saved
+from nczfs.engine.spool.chunks import Attempt, Frozen, Saved
+from nczfs.engine.writing.attempts import Attempts
 from nczfs.engine.writing.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
@@ -73,6 +74,7 @@ class DirtyUnit:
     flying : what is on its way to the store.
     basis : what the stored unit was when it was written to, for putting it back later.
     sent : the parts of the object on its way to the store, while the basis has no digest of them.
+    attempts : which revisions of the chunks each has of what was sent, as the basis says.
     error : of the last flush; None if it succeeded.
     retry : when the next attempt in the background is due.
     """
@@ -85,6 +87,7 @@ class DirtyUnit:
     flying: Mapping[ChunkIndex, Snapshot] = field(default_factory=dict)
     basis: Basis = field(default_factory=Basis)
     sent: Sequence[Part] | None = None
+    attempts: Attempts = field(default_factory=Attempts)
     error: NczfsError | None = None
     retry: Retry = field(default_factory=Retry)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -138,18 +141,21 @@ class DirtyUnit:
             with self.lock:
                 if self.sent is parts:  # no other thread has done it, and it was not stored
                     self.basis, self.sent = self.basis.sending(digest), None
+                    taken = ((chunk, chunk.taken) for chunk in self.chunks.values())
+                    self.attempts.note(digest, taken, self.basis.sent)
 
     @property
     def has_entries(self) -> bool:
         """Whether the spool has something of a chunk. Takes no lock."""
         return any(chunk.saved is not None for chunk in list(self.chunks.values()))
 
-    def tell_entries(self) -> None:
-        """Tell the entries of the spool what is being sent. The caller holds `lock`."""
-        for index, chunk in self.chunks.items():
-            if chunk.saved is not None:
-                is_whole = index in self.flying and chunk.saved.revision <= chunk.taken
-                chunk.saved.tell(self.basis.sent, are_whole=is_whole)
+    def untold(self) -> list[tuple[Saved, Sequence[Attempt]]]:
+        """Return what entries of the spool do not say of what was sent. The caller holds `lock`."""
+        return [
+            (chunk.saved, self.attempts.untold(chunk, chunk.saved))
+            for chunk in self.chunks.values()
+            if chunk.saved is not None
+        ]
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back. The caller holds `lock`."""
@@ -184,6 +190,7 @@ class DirtyUnit:
     def rest_upon(self, version: Version | None) -> None:
         """Note what was stored, below what is left to write. The caller holds `lock`."""
         self.basis = Basis().upon(version if version is not None else ABSENT)
+        self.attempts.clear()
         for chunk in self.chunks.values():
             chunk.revision += 1
 
@@ -208,7 +215,8 @@ class DirtyChunk:
         been written before.
     revision : changes with each change of what the spool would hold.
     saved : the entry of the spool that has it, or had it before the latest writes.
-    taken : the revision that the last flush took.
+    settled : the revision of which all is in the store; -1: none.
+    taken : the one of which all is there or on its way there.
     """
 
     unit: DirtyUnit
@@ -224,6 +232,7 @@ class DirtyChunk:
     written_ns: int = field(default_factory=time.time_ns)
     revision: int = 0
     saved: Saved | None = None
+    settled: int = -1
     taken: int = -1
     lock: threading.Lock = field(init=False)
 
@@ -368,6 +377,7 @@ class DirtyChunk:
 
     def settle(self, stored: Values, version: Version | None) -> bool:
         """End a flush that stored these values. Returns whether anything is left to write."""
+        self.settled = self.taken
         if self.written.is_empty:
             return False
         assert self.values is not None
@@ -405,7 +415,7 @@ class DirtyChunk:
         """End a flush that failed: its elements are dirty again, below those written meanwhile."""
         # `values` began as a copy of the flushed values, so it has both.
         flown.written.update(self.written)
-        self.written = flown.written
+        self.written, self.taken = flown.written, self.settled
         self.park()
 
     def freeze(self) -> Frozen | None:
@@ -432,7 +442,8 @@ class DirtyChunk:
         the entry that is not needed any more.
         """
         old = self.saved
-        if self.gone or (old is not None and old.revision >= saved.revision):
+        least = max(self.settled, -1 if old is None else old.revision)
+        if self.gone or least >= saved.revision:
             return saved
         self.saved = saved
         return old

@@ -17,6 +17,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
+from nczfs.engine.writing.attempts import tell
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
@@ -149,8 +150,10 @@ class DirtyMap:
         if self._journal is not None or unit.has_entries:
             unit.note_sent()
             with unit.lock:
-                unit.tell_entries()
-                if self._journal is not None:
+                untold = unit.untold()
+            tell(untold)
+            if self._journal is not None:
+                with unit.lock:
                     self._tell_journal(self._journal, unit)
 
     def lend(
@@ -274,6 +277,7 @@ class DirtyMap:
             if left is not None:
                 if not chunk.unit.chunks:
                     chunk.unit.basis = Basis()  # it was put there just now
+                    chunk.unit.attempts.clear()
                 self._put(chunk_id, left)
                 self._take(left.memory)
                 left.nbytes = left.memory

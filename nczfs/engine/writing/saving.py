@@ -6,7 +6,7 @@ import logging
 
 from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.retrying import StoreHealth
-from nczfs.engine.spool.chunks import Frozen, discard, save_chunk
+from nczfs.engine.spool.chunks import Frozen, Saved, discard, save_chunk
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap
@@ -44,10 +44,7 @@ class Saver:
                 saved = save_chunk(
                     self._spool, io, chunk.index, frozen, reason, always=self.is_ending
                 )
-                chunk.unit.note_sent()  # it may have been sent since
-                with chunk.lock:
-                    saved.tell(chunk.unit.basis.sent, are_whole=False)
-                    unneeded = chunk.save(saved)
+                unneeded = self._told(chunk, saved)
                 if unneeded is not None:
                     discard(self._spool, unneeded)
             with chunk.lock:
@@ -63,6 +60,17 @@ class Saver:
                 if unit.sent is None:
                     return chunk.freeze(), unit.io
 
+    @staticmethod
+    def _told(chunk: DirtyChunk, saved: Saved) -> Saved | None:
+        """Note that the spool has a chunk, which may have been sent since; as `DirtyChunk.save`."""
+        unit = chunk.unit
+        while True:
+            unit.note_sent()
+            with chunk.lock:
+                if unit.sent is None:
+                    saved.tell(unit.attempts.untold(chunk, saved))
+                    return chunk.save(saved)
+
     def save_or_tell(self, chunk: DirtyChunk) -> None:
         """Save a chunk, and log an error instead of raising it."""
         try:
@@ -74,7 +82,7 @@ class Saver:
         """Save a chunk of an array that is gone. Returns whether it need not be held any more."""
         self.save_or_tell(chunk)
         if chunk.saved is not None and self._spool is not None:
-            self._spool.keep(chunk.saved.path, chunk.saved.nbytes)
+            self._spool.keep(chunk.saved.path, chunk.saved.end())
             key = chunk.key
             log.error("%s: %s; saved in %s", key, chunk.unit.error, chunk.saved.path)
         return chunk.is_saved or self._spool is None

@@ -164,7 +164,7 @@ def test_what_an_entry_says_of_its_chunk_is_checked(spool: Spool, changes: dict[
     second = packed({"is": "values"}, np.zeros(36, np.uint8))
     path = write_records(spool.new_path("v"), [first, second])
     with pytest.raises(SpoolError):
-        restored(Saved(path, 0, 0, None, lambda: np.empty(0)), io)
+        restored(Saved(spool, path, 0, 0, None, lambda: np.empty(0)), io)
 
 
 def test_two_arrays_have_one_digest_only_when_their_chunks_are_alike() -> None:

@@ -16,6 +16,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.chunks import Saved
+from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.errors import Unavailable
@@ -194,7 +195,9 @@ class Entry:
 
     def saved(self, *, mappable: bool = True) -> Saved:
         values = self._values if mappable else None
-        return Saved(Path("entry"), 0, self.frozen.revision, values, lambda: self.flags)
+        return Saved(
+            Spool(Path("spool")), Path("entry"), 0, self.frozen.revision, values, lambda: self.flags
+        )
 
     def _values(self) -> Values:
         meanwhile, self.meanwhile = self.meanwhile, None

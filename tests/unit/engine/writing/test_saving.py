@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +14,34 @@ from typing import Any
 import pytest
 
 from nczfs.engine.chunks.loaded import ChunkId
-from nczfs.engine.spool import basis
+from nczfs.engine.spool import basis, chunks
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.chunks import KeptChunk
+from nczfs.engine.spool.chunks import Attempt, KeptChunk, Saved, save_chunk
+from nczfs.engine.spool.entries import add_record
+from nczfs.engine.spool.records import Packed
 from nczfs.engine.spool.space import Spool, Survives
-from nczfs.engine.writing import dirty
-from nczfs.errors import AccessDenied, Unavailable
+from nczfs.engine.writing import dirty, saving
+from nczfs.engine.writing.dirty import DirtyUnit
+from nczfs.errors import AccessDenied, NoSpace, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault
+from nczfs.tools import recovery
 from nczfs.zmap.base import Part
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
-from tests.support.killed import left_by
+from nczfs.zmap.url import parse_url
+from tests.support.killed import copied, left_by
 from tests.support.spooling import (
     CHUNK,
     CHUNK_BYTES,
+    DOWN,
     FILL,
     REFUSED,
+    Kept,
     held,
     mounted,
     new_memory,
+    put_all_back,
     recover,
     stored,
 )
@@ -458,3 +467,153 @@ def test_what_is_sent_while_newer_elements_are_saved_is_no_other_clients(
         recover(memory, left)
         assert stored(memory)[:2] == [2, 0]
         mount.writeback.flush()
+
+
+def test_an_older_entry_below_one_that_arrived_is_not_put_over_it(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """Also with --force: what the later mount wrote there is newer."""
+    left = tmp_path / "left"
+    for number in (1, 2):
+        with mounted(memory, tmp_path / "spool") as mount:
+            mount.zmap.arm(REFUSED)
+            mount.write(0, number)
+            with pytest.raises(AccessDenied):
+                mount.writeback.flush()
+            if number == 2:
+                mount.zmap.arm(LOST_ANSWER)
+                mount.write(1, 7)
+                with pytest.raises(Unavailable):
+                    mount.writeback.flush()
+            here = left_by(tmp_path / "spool", tmp_path / f"left{number}")
+            kept = copied(memory)
+        shutil.copytree(here, left, dirs_exist_ok=True)
+        if number == 1:
+            memory = new_memory()
+    store = recovery.Store(Kept(kept), parse_url("memory://store"))
+    put_all_back(store, recovery.entries(left), force=True)
+    store.close()
+    assert stored(kept)[:2] == [2, 7]
+
+
+def test_newer_elements_that_are_sent_while_older_ones_are_saved_stay(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W51: the entry says that what was sent has all that it has, and more."""
+
+    def slow(*arguments: Any, **options: Any) -> Saved:
+        saved = save_chunk(*arguments, **options)
+        monkeypatch.setattr(saving, "save_chunk", save_chunk)
+        mount.write(0, 2)
+        flushing.append(threads.submit(mount.writeback.flush))
+        assert begun.wait(60)
+        return saved
+
+    flushing: list[Future[None]] = []
+    with mounted(memory, tmp_path / "spool") as mount, ThreadPoolExecutor(1) as threads:
+        mount.write(0, 1)
+        monkeypatch.setattr(saving, "save_chunk", slow)
+        chunk = mount.chunk(0)
+        assert chunk is not None
+        with held(mount, "write") as (begun, go_on):
+            mount.writeback._saver.save(chunk)
+            left = left_by(tmp_path / "spool", tmp_path / "left")
+            go_on.set()
+            flushing[0].result()
+        assert stored(memory)[0] == 2
+        recover(memory, left)
+        assert stored(memory)[0] == 2
+
+
+def test_an_attempt_that_an_entry_could_not_be_told_is_told_later_as_what_it_was(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W51: the attempt that arrived lacks what the entry has, the next one has it."""
+    calls: list[Path] = []
+
+    def full(path: Path, record: Packed) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise NoSpace("full")
+        add_record(path, record)
+
+    monkeypatch.setattr(chunks, "add_record", full)
+    with mounted(memory, tmp_path / "spool") as mount, ThreadPoolExecutor(1) as threads:
+        mount.write(1, 0)
+        mount.writeback.flush()
+        mount.engine.cache.discard(mount.v.stored)
+        mount.zmap.arm(LOST_ANSWER)
+        mount.write(0, 1)
+        with held(mount, "read") as (begun, go_on):
+            flushing = threads.submit(mount.writeback.flush)
+            assert begun.wait(60)
+            mount.write(0, 2)
+            mount.writeback.save()
+            go_on.set()
+            with pytest.raises(Unavailable):
+                flushing.result()
+        mount.zmap.arm(DOWN)
+        with pytest.raises(Unavailable):
+            mount.writeback.flush()
+        assert len(calls) > 1
+        left = left_by(tmp_path / "spool", tmp_path / "left")
+        assert stored(memory)[:2] == [1, 0]
+        recover(memory, left)
+        assert stored(memory)[:2] == [2, 0]
+
+
+def test_what_is_noted_as_sent_while_a_chunk_is_saved_is_told(
+    memory: MemoryZMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W51: between looking for what was sent and the lock, something else may be sent."""
+    note_sent, begun = DirtyUnit.note_sent, False
+
+    def late(unit: DirtyUnit) -> None:
+        nonlocal begun
+        note_sent(unit)
+        if is_saved and not begun:
+            begun = True
+            with unit.lock:
+                unit.sending([b"another"], None)
+
+    is_saved = False
+
+    def noted(*arguments: Any, **options: Any) -> Saved:
+        nonlocal is_saved
+        saved = save_chunk(*arguments, **options)
+        is_saved = True
+        return saved
+
+    monkeypatch.setattr(saving, "save_chunk", noted)
+    monkeypatch.setattr(DirtyUnit, "note_sent", late)
+    with mounted(memory, tmp_path / "spool") as mount:
+        mount.write(0, 1)
+        mount.writeback.save()
+        (found,) = mount.entries()
+        entry = found.entry
+        assert isinstance(entry, KeptChunk)
+        assert [each.size for each in entry.basis.sent] == [len(b"another")]
+
+
+def test_what_an_entry_is_told_counts_and_never_takes_more_than_the_entry(
+    memory: MemoryZMap, tmp_path: Path
+) -> None:
+    with mounted(memory, tmp_path) as mount:
+        mount.write(0, 1)
+        mount.writeback.save()
+        chunk = mount.chunk(0)
+        assert chunk is not None
+        saved = chunk.saved
+        assert saved is not None
+        began, size = saved.nbytes, saved.path.stat().st_size
+        assert mount.spool.bytes_used == began
+        long = Sent(10**6, 1, tuple((at, at + 1) for at in range(0, 10**6, 100)))
+        saved.tell([Attempt(long, is_whole=False)])
+        assert (saved.nbytes, saved.path.stat().st_size) == (began, size)
+        saved.tell([Attempt(Sent(n, n, ((0, n),)), is_whole=False) for n in range(1, 100)])
+        added = saved.path.stat().st_size - size
+        assert 0 < added <= began
+        assert mount.spool.bytes_used == saved.nbytes == began + added
+        entry = mount.entries()[0].entry
+        assert isinstance(entry, KeptChunk)
+        assert set(entry.basis.sent) <= set(saved.told)
