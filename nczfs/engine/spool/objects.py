@@ -16,6 +16,7 @@ from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolErro
 from nczfs.model.ranges import Ranges
 from nczfs.zmap.base import ABSENT, Buffer, Part, Piece, Range, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, parse_key
+from nczfs.zmap.securing import secure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,8 @@ class KeptObject(SpoolEntry):
     def put(self, zmap: ZMap, *, force: bool) -> None:
         """Store it in place of the version that it was made from; `force`: of any.
 
-        Does nothing where the store has these bytes. Takes no more memory than a store does to
-        write it in parts.
+        Where the store has these bytes, it only makes them durable. Takes no more memory than a
+        store does to write it in parts.
 
         Raises
         ------
@@ -101,6 +102,7 @@ class KeptObject(SpoolEntry):
             is_base = True
         if not is_base and not force:
             if now is not None and self._is_in(zmap, now):
+                secure(zmap, key)
                 return
             raise SpoolError(self._difference(now))
         parts = list(self._parts(now if is_base else None)) or [b""]

@@ -16,6 +16,7 @@ from nczfs.engine.spool.basis import Basis, Sent, time_text
 from nczfs.errors import CodecError, Conflict, NczfsError, SpoolError
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
+from nczfs.zmap.securing import secure
 
 SHOWN_CHARS_MAX = 60
 
@@ -56,7 +57,7 @@ def overlay(
 ) -> list[Problem]:
     """Put elements over what the store has of a unit, all onto one version of it.
 
-    Nothing is done where the store has just these elements.
+    Nothing is written where the store has just these elements: they are made durable.
 
     Parameters
     ----------
@@ -78,6 +79,8 @@ def overlay(
         stat = io.stat(unit)
         left = _left(zmap, several, stat)
         problems = iter(_put(zmap, io, unit, [*filter(None, left)], stat, force))
+        if stat is not None:  # who wrote what is there already may not have waited for the disk
+            secure(zmap, stat.key)
         return [None if each is None else next(problems) for each in left]
 
     return until_stored(put, io.key(unit))

@@ -35,9 +35,10 @@ from nczfs.zmap.directory.walking import Walker
 from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import clipped, read_joined
+from nczfs.zmap.securing import Securing
 
 
-class DirectoryZMap(ZMap):
+class DirectoryZMap(ZMap, Securing):
     """Objects as files below a directory.
 
     A write makes a temporary file beside the object and renames it, so that readers and crashes
@@ -194,6 +195,21 @@ class DirectoryZMap(ZMap):
             raise ObjectExists(
                 f"{self._name}/{key}: an object has the name of its directory"
             ) from error
+        except OSError as error:
+            raise self._failure(error, key) from error
+
+    def secure(self, key: Key) -> None:
+        try:
+            fd = self._open(key)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            parent: str = key
+            while parent:
+                parent = parent.rpartition("/")[0]
+                with self._root.directory(parent) as dir_fd:
+                    os.fsync(dir_fd)
         except OSError as error:
             raise self._failure(error, key) from error
 

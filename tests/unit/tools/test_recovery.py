@@ -233,6 +233,27 @@ def test_putting_back_twice_is_putting_back_once(url: str, spool_dir: Path) -> N
     assert values_of(url)[:3] == [-1, 11, -1]
 
 
+def test_what_the_store_has_already_is_made_durable_before_the_entry_goes(
+    url: str, spool_dir: Path
+) -> None:
+    """SEMANTICS W53: the mount that stored it need not have waited for the disk."""
+    create(url)
+    with dying_mount(url, spool_dir) as v:
+        write(v, (1,), [11])
+    with open_url(url, "r+") as dataset:
+        dataset.variables["v"][1] = 11
+    synced: list[str] = []
+    (found,) = recovery.entries(spool_dir)
+
+    def noted(fd: int) -> None:
+        synced.extend([os.readlink(f"/proc/self/fd/{fd}")] if found.path.exists() else [])
+
+    with patch.object(os, "fsync", noted):
+        assert put_back(spool_dir) == []
+    root = os.path.realpath(url)
+    assert {f"{root}/v/0", f"{root}/v", root} <= set(synced)
+
+
 def test_of_two_mounts_the_later_one_is_put_back_last(url: str, spool_dir: Path) -> None:
     create(url)
     for value in (1, 2, 3):
