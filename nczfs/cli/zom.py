@@ -22,7 +22,7 @@ from nczfs.model.printing import printable
 
 if TYPE_CHECKING:
     from nczfs.model.hierarchy import Json
-    from nczfs.zom import Change, Convention, Difference, Node, TextLimits
+    from nczfs.zom import Change, Convention, Difference, Node
 
 DONE, DIFFERENT, FAILED, TROUBLE = 0, 1, 1, 2
 
@@ -84,13 +84,15 @@ class _Call:
 
     def _of_text(self, text: str) -> Node:
         from nczfs.errors import BadMetadata
-        from nczfs.zom import is_flat, parse, read, read_flat
+        from nczfs.zom import TextLimits, is_flat, parse, read, read_flat
 
-        data, name = _read(text, _limits().bytes_max)
+        limits = TextLimits()
+        data, name = _read(text, limits.bytes_max)
         try:
-            value = parse(data, _limits())
+            value = parse(data, limits)
             reader = read_flat if is_flat(value) else read
-            return reader(value, strict=self.arguments.strict, notice=self.hear)
+            strict, notice = self.arguments.strict, self.hear
+            return reader(value, strict=strict, notice=notice, nodes_max=limits.nodes_max)
         except BadMetadata as error:
             raise BadMetadata(f"{name}: {error}", error.pointer) from error
 
@@ -206,12 +208,12 @@ def _validate(call: _Call) -> int:
 def _convention(name: str) -> Convention | str:
     """Return a convention by its name, or from a file with a pattern."""
     from nczfs.errors import BadMetadata
-    from nczfs.zom import parse, read_convention
+    from nczfs.zom import TextLimits, parse, read_convention
 
     if not name.endswith(".json"):
         return name
     try:
-        return read_convention(parse(_read(name, _limits().bytes_max)[0]), name)
+        return read_convention(parse(_read(name, TextLimits().bytes_max)[0]), name)
     except BadMetadata as error:
         raise BadMetadata(f"{name}: {error}", error.pointer) from error
 
@@ -360,13 +362,6 @@ def _read(text: str, bytes_max: int) -> tuple[bytes, str]:
         return sys.stdin.buffer.read(bytes_max + 1), "standard input"
     with Path(text).open("rb") as file:
         return file.read(bytes_max + 1), text
-
-
-def _limits() -> TextLimits:
-    """Return the limits of what users give a command, which may be a large hierarchy."""
-    from nczfs.zom import TextLimits
-
-    return TextLimits(bytes_max=512 << 20, members_max=4 << 20)
 
 
 def _print(text: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeAlias
 
 from nczfs.errors import BadMetadata, Unsupported
@@ -54,10 +55,17 @@ class Corrections:
     ----------
     strict : refuse them.
     notice : takes a line about each.
+    nodes_max : that may be read; None: any number.
     """
 
     strict: bool = False
     notice: Notice = unheard
+    nodes_max: int | None = None
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def is_full(self) -> bool:
+        """Count a node, and return whether it is one too many."""
+        return self.nodes_max is not None and next(self._numbers) >= self.nodes_max
 
     def note(self, pointer: str, text: str) -> None:
         """Note a slip. Raises BadMetadata: they are refused."""
@@ -68,7 +76,7 @@ class Corrections:
 
 def object_at(value: object, pointer: str) -> dict[str, Json]:
     """Return an object with the names of its members checked. Raises BadMetadata."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise wrong(pointer, f"{shown(value)} is not an object")
     for name in value:
         if not isinstance(name, str):

@@ -73,10 +73,19 @@ def is_flat(value: object) -> bool:
     return isinstance(value, dict) and bool(value) and all(n[:1] in ("", "/") for n in value)
 
 
-def read_flat(value: object, *, strict: bool = False, notice: Notice = unheard) -> Node:
-    """Return the hierarchy whose flat form JSON describes. Raises BadMetadata."""
+def read_flat(
+    value: object,
+    *,
+    strict: bool = False,
+    notice: Notice = unheard,
+    nodes_max: int | None = None,
+) -> Node:
+    """Return the hierarchy whose flat form JSON describes; see `read`. Raises BadMetadata."""
     nodes: dict[str, Node] = {}
-    for path, each in object_at(value, "").items():
+    given = object_at(value, "")
+    if nodes_max is not None and len(given) > nodes_max:
+        raise wrong("", f"{len(given)} nodes are not read (max {nodes_max})")
+    for path, each in given.items():
         pointer = below("", path)
         members = object_at(each, pointer)
         if "members" in members:

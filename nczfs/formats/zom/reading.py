@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from nczfs.formats.names import is_name
 from nczfs.formats.registry import FORMATS
@@ -19,7 +20,7 @@ from nczfs.formats.zom.checking import (
     unheard,
     wrong,
 )
-from nczfs.formats.zom.nodes import Group, GroupV2, GroupV3, Node, with_members
+from nczfs.formats.zom.nodes import Group, GroupV2, GroupV3, Node
 from nczfs.formats.zom.pointers import below
 from nczfs.formats.zom.writing import json_of
 from nczfs.messages import shown
@@ -29,15 +30,21 @@ __all__ = ["Notice", "checked", "read", "unheard"]
 
 
 def read(
-    value: object, *, strict: bool = False, notice: Notice = unheard, pointer: str = ""
+    value: object,
+    *,
+    strict: bool = False,
+    notice: Notice = unheard,
+    pointer: str = "",
+    nodes_max: int | None = None,
 ) -> Node:
     """Return the hierarchy that JSON describes; see `loads`.
 
     Parameters
     ----------
     pointer : of the value, where it is part of something else.
+    nodes_max : a hierarchy of more is refused; None: any number.
     """
-    return _node(value, pointer, Corrections(strict, notice), None, 0)
+    return _node(value, pointer, Corrections(strict, notice, nodes_max), None, 0)
 
 
 def checked(node: Node) -> Node:
@@ -50,39 +57,43 @@ def _node(
 ) -> Node:
     if level > LEVELS_MAX:
         raise wrong(pointer, f"groups within groups more than {LEVELS_MAX} times")
+    if corrections.is_full():
+        raise wrong(pointer, f"is beyond {corrections.nodes_max} nodes, which are all that is read")
     fields = object_at(value, pointer)
     found = _version(fields, pointer, corrections)
     if version is not None and found != version:
         raise wrong(pointer, f"a member of Zarr v{found} in a group of Zarr v{version}")
     attributes = fields.pop("attributes", None)
-    attributes_place = below(pointer, "attributes")
-    own = {} if attributes is None else object_at(attributes, attributes_place)
-    kept = {
-        name: v if type(v) in PLAIN else json_at(v, below(attributes_place, name), 1)
-        for name, v in own.items()
-    }
+    kept = {} if attributes is None else _attributes(attributes, below(pointer, "attributes"))
     if _is_array(fields, found, pointer):
         if "members" in fields:
             raise wrong(below(pointer, "members"), "an array has no members")
         array = read_array(fields, found, pointer, corrections)
         return replace(array, attributes=kept, others=_others(fields, found, pointer))
-    group: Group = GroupV2() if found == 2 else GroupV3()
     members = _members(fields.pop("members", None), pointer, corrections, found, level)
     fields.pop(CONSOLIDATED, None)  # a copy of what the members say
-    others = _others(fields, found, pointer)
-    return with_members(replace(group, attributes=kept, others=others), members)
+    others = _others(fields, found, pointer) if fields else {}
+    kind: Any = GroupV2 if found == 2 else GroupV3  # no type says the version of the members
+    group: Group = kind(members, kept, others)
+    return group
+
+
+def _attributes(value: Json, place: str) -> dict[str, Json]:
+    return {
+        name: v if type(v) in PLAIN else json_at(v, below(place, name), 1)
+        for name, v in object_at(value, place).items()
+    }
 
 
 def _version(fields: dict[str, Json], pointer: str, corrections: Corrections) -> int:
-    place = below(pointer, "zarr_format")
     if "zarr_format" not in fields and "zarr_version" in fields:
         corrections.note(below(pointer, "zarr_version"), "is called zarr_format")
         fields["zarr_format"] = fields.pop("zarr_version")
     if "zarr_format" not in fields:
-        raise wrong(place, "is missing")
+        raise wrong(below(pointer, "zarr_format"), "is missing")
     version = fields.pop("zarr_format")
     if type(version) is not int or version not in (2, 3):
-        raise wrong(place, f"{shown(version)} is neither 2 nor 3")
+        raise wrong(below(pointer, "zarr_format"), f"{shown(version)} is neither 2 nor 3")
     return version
 
 
