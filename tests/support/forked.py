@@ -176,11 +176,17 @@ def _take_over(request: dict[str, Any], end: int, stdout: int, stderr: int) -> l
 
 
 def _import_everything() -> None:
-    """Import every module that commands of nczfs use, also those that they import late."""
+    """Import every module that commands of nczfs use, also those that they import late.
+
+    But for pictures: a plotting library would be in the memory of every mount that tests measure.
+    """
     package = REPOSITORY / "nczfs"
     for path in package.rglob("*.py"):
         name = path.relative_to(package).with_suffix("").parts
-        is_of_commands = name[0] != "testing" and name[:2] != ("library", "xarray")
+        is_of_commands = name[0] not in ("testing", "pictures") and name[:2] != (
+            "library",
+            "xarray",
+        )
         if is_of_commands and name[-1] not in ("__init__", "__main__"):
             with suppress(ModuleNotFoundError):  # of a package that a command would ask for
                 importlib.import_module(".".join(("nczfs", *name)))
