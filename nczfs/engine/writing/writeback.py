@@ -273,14 +273,14 @@ class WriteBack:
         if count := sum(chunk.is_saved for chunk in left):
             log.error(
                 "%s not stored, but kept in %s: `nczfs recover` puts %s back",
-                "1 chunk is" if count == 1 else f"{count} chunks are",
+                _chunks_are(count),
                 self._spool.directory,
                 "it" if count == 1 else "them",
             )
         if lost := sum(chunk.is_only_here for chunk in left):
             log.critical(
                 "%s lost: neither the store nor the spool took %s",
-                "1 chunk is" if lost == 1 else f"{lost} chunks are",
+                _chunks_are(lost),
                 "it" if lost == 1 else "them",
             )
 
@@ -407,3 +407,7 @@ class WriteBack:
             return None
         is_due = self._health.is_due and self._dirty.are_due
         return self._journal.log.ended() if is_due else None
+
+
+def _chunks_are(count: int) -> str:
+    return "1 chunk is" if count == 1 else f"{count} chunks are"

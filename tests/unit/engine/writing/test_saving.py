@@ -38,6 +38,7 @@ from tests.support.spooling import (
     FILL,
     REFUSED,
     Kept,
+    Mount,
     held,
     mounted,
     new_memory,
@@ -444,24 +445,29 @@ def test_what_was_sent_after_it_was_saved_is_no_other_clients_and_stays(
         mount.writeback.flush()
 
 
+def lose_an_answer_while_newer_elements_are_saved(mount: Mount) -> None:
+    """Send 1 of [1, 0], which arrives, while 2 is written in its place and saved."""
+    mount.write(1, 0)
+    mount.writeback.flush()
+    mount.engine.cache.discard(mount.v.stored)
+    mount.zmap.arm(LOST_ANSWER)
+    mount.write(0, 1)
+    with ThreadPoolExecutor(1) as threads, held(mount, "read") as (begun, go_on):
+        flushing = threads.submit(mount.writeback.flush)
+        assert begun.wait(60)
+        mount.write(0, 2)
+        mount.writeback.save()
+        go_on.set()
+        with pytest.raises(Unavailable):
+            flushing.result()
+
+
 def test_what_is_sent_while_newer_elements_are_saved_is_no_other_clients(
     memory: MemoryZMap, tmp_path: Path
 ) -> None:
     """SEMANTICS W51: the end of a mount saves a chunk that is about to be sent without them."""
-    with mounted(memory, tmp_path / "spool") as mount, ThreadPoolExecutor(1) as threads:
-        mount.write(1, 0)
-        mount.writeback.flush()
-        mount.engine.cache.discard(mount.v.stored)
-        mount.zmap.arm(LOST_ANSWER)
-        mount.write(0, 1)
-        with held(mount, "read") as (begun, go_on):
-            flushing = threads.submit(mount.writeback.flush)
-            assert begun.wait(60)
-            mount.write(0, 2)
-            mount.writeback.save()
-            go_on.set()
-            with pytest.raises(Unavailable):
-                flushing.result()
+    with mounted(memory, tmp_path / "spool") as mount:
+        lose_an_answer_while_newer_elements_are_saved(mount)
         left = left_by(tmp_path / "spool", tmp_path / "left")
         assert stored(memory)[:2] == [1, 0]
         recover(memory, left)
@@ -538,20 +544,8 @@ def test_an_attempt_that_an_entry_could_not_be_told_is_told_later_as_what_it_was
         add_record(path, record)
 
     monkeypatch.setattr(chunks, "add_record", full)
-    with mounted(memory, tmp_path / "spool") as mount, ThreadPoolExecutor(1) as threads:
-        mount.write(1, 0)
-        mount.writeback.flush()
-        mount.engine.cache.discard(mount.v.stored)
-        mount.zmap.arm(LOST_ANSWER)
-        mount.write(0, 1)
-        with held(mount, "read") as (begun, go_on):
-            flushing = threads.submit(mount.writeback.flush)
-            assert begun.wait(60)
-            mount.write(0, 2)
-            mount.writeback.save()
-            go_on.set()
-            with pytest.raises(Unavailable):
-                flushing.result()
+    with mounted(memory, tmp_path / "spool") as mount:
+        lose_an_answer_while_newer_elements_are_saved(mount)
         mount.zmap.arm(DOWN)
         with pytest.raises(Unavailable):
             mount.writeback.flush()
