@@ -184,8 +184,12 @@ class Listings:
             self._listings.pop(Prefix(prefix.rpartition("/")[0]))
 
     def forget_level(self, key: Key) -> None:
-        """Forget the listing that contains a key."""
-        self._listings.pop(Prefix(key.rpartition("/")[0]))
+        """Forget the listing that contains a key, and those above that show nothing there."""
+        level = above = Prefix(key.rpartition("/")[0])
+        self._listings.pop(level)
+        while above and self._nothing_below(level) is not None:
+            above = Prefix(above.rpartition("/")[0])
+            self._listings.pop(above)
 
     def forget_above(self, key: Key) -> None:
         """Forget the listings in which a new key, or a prefix of it, appears."""

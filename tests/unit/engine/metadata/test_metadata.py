@@ -231,6 +231,21 @@ def test_a_listing_does_not_hide_what_came_later(
     assert cache.get(key, 1000).data == b"{}"
 
 
+def test_a_listing_above_does_not_hide_a_document_that_is_asked_for_again(
+    store: Far, cache: MetadataCache
+) -> None:
+    """Another client has made its directory since."""
+    put_group(store, "a", {})
+    cache.fetch({}, ROOT)
+    cache.fetch({}, A)
+    key = Key("b/c/.zgroup")
+    assert cache.lacks(key)
+    store.write(key, b"{}")
+    cache.ask_again([key])
+    assert cache.get(key, 1000).data == b"{}"
+    assert cache.lacks(Key("a/.zarray")), "what says nothing about it is still known"
+
+
 def test_a_long_level_is_looked_at_with_one_request_and_tells_what_it_saw(
     store: Far, cache: MetadataCache
 ) -> None:
