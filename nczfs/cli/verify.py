@@ -49,6 +49,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(request: CommandLine) -> int:
     """Verify and print the findings. Returns 1 if something cannot be read as it is declared."""
+    from nczfs.cli.memory import share_one_heap
+
+    share_one_heap()
     arguments, settings = request.arguments, request.settings
     logs.configure_command(settings)
     if arguments.holes and arguments.resume:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import sparse_reader
 
-BLOCK_BYTES = 64 << 20  # usual size of a read
+BLOCK_BYTES = 32 << 20  # usual size of a read
 BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
@@ -101,15 +102,31 @@ def digest_of_elements(
     block_bytes_max: int = BLOCK_BYTES_MAX,
     progress: Progress = lambda _count: None,
 ) -> str:
-    """Return the checksum of any elements. Raises what reading them raises."""
+    """Return the checksum of any elements. Raises what reading them raises.
+
+    A block is hashed while the next one is read, if both together have no more bytes than allowed.
+    """
     hasher = hashlib.sha256()
-    item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
-    usual, most = max(1, BLOCK_BYTES // item), max(1, block_bytes_max // item)
-    for selection in blocks(elements.shape, elements.chunks, usual, most):
-        values = elements.read(selection)
+
+    def add(values: Values) -> None:
         for piece in _encoded(values.reshape(-1), is_char=elements.is_char):
             hasher.update(piece)
-        progress(values.size)
+
+    item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
+    usual, most = max(1, BLOCK_BYTES // item), max(1, block_bytes_max // item)
+    with ThreadPoolExecutor(1, "nczfs-hash") as hashing:
+        added: Future[None] | None = None
+        for selection in blocks(elements.shape, elements.chunks, usual, most):
+            if added is not None and 2 * prod(part.stop - part.start for part in selection) > most:
+                added.result()
+            values = elements.read(selection)
+            if added is not None:
+                added.result()
+            added = hashing.submit(add, values)
+            progress(values.size)
+            del values
+        if added is not None:
+            added.result()
     return hasher.hexdigest()
 
 
