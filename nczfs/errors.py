@@ -121,7 +121,7 @@ class BadKey(StoreError):
 
 
 class KeyTooLong(BadKey):
-    """The key has more than 1024 bytes, the limit of S3."""
+    """The key has more than 1024 bytes, the limit of S3, or a name that the store cannot have."""
 
 
 class KeyNotText(BadKey):

@@ -166,15 +166,14 @@ class Features:
     case_sensitive : two keys that differ only in case are two objects.
     server_copies : `copy`, the large ranges of `write_parts`, and `copy_from` within one server,
         do not go through this machine, and are better than reading and writing.
-    forbidden_is_absent : "forbidden" for a key counts as "no such object", because the store
-        answers so to clients that may not list. It is known after the first such answer, and may
-        change.
+    forbidden_is_absent : "forbidden" for a key counts as "no such object": the store answers so to
+        clients that may not list. It is known after the first such answer, and may change.
     keeps_times : the `mtime_ns` of a write is stored with the object, and `stat` returns it.
     text_keys : keys are UTF-8, and others cannot be written.
-    lists_all : the results of `list` and `search` are complete. Web servers do not promise that.
+    name_bytes_max : of each component of a key; None: as many as the key.
+    lists_all : the results of `list` and `search` are complete; those of web servers may not be.
     markers : a directory can exist without keys: `ZMap.mark`.
-    dates_objects : the `mtime_ns` of a `Stat` is that of the object. In an archive on this machine
-        it is that of the archive; its members are known without a request.
+    dates_objects : the `mtime_ns` of a `Stat` is that of the object, not that of an archive.
     lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
     gathers_writes : only `flush` shows others the writes since the last one, all of them together.
     exchanges : what can be replaced in one step: `ZMap.aside`.
@@ -193,6 +192,7 @@ class Features:
     markers: bool = False
     lists_sizes: bool = True
     text_keys: bool = False
+    name_bytes_max: int | None = None
     lists_all: bool = True
     dates_objects: bool = True
     gathers_writes: bool = False

@@ -6,6 +6,7 @@ system that is not UTF-8 has surrogate escapes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import NewType
 
@@ -61,6 +62,17 @@ def checked_length(text: str) -> Key:
     ):
         raise KeyTooLong(f"key {shown(text)} has more than {MAX_KEY_BYTES} bytes")
     return Key(text)
+
+
+def checked_names(key: Key, bytes_max: int) -> Key:
+    """Return a key for a store whose names have so many bytes at most. Raises KeyTooLong."""
+    if len(key) > bytes_max // 4:
+        longest = max(len(os.fsencode(name)) for name in key.split("/"))
+        if longest > bytes_max:
+            raise KeyTooLong(
+                f"key {shown(key)} has a name of {longest} bytes; the store allows {bytes_max}"
+            )
+    return key
 
 
 def checked_text(key: Key) -> Key:

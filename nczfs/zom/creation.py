@@ -19,12 +19,13 @@ from nczfs.errors import NameTaken, NotADataset, NotWritable, ObjectExists
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
-from nczfs.formats.zom.documents import documents_of
+from nczfs.formats.zom.documents import documents_of, keys_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, walk, with_members
 from nczfs.formats.zom.reading import checked
 from nczfs.zmap.base import ABSENT, ZMap
 from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.storable import storable
 from nczfs.zmap.url import parse_url
 from nczfs.zom.differences import Difference, diff, like
 from nczfs.zom.stored import read_stored
@@ -57,7 +58,8 @@ def create(
     Raises
     ------
     BadMetadata : the hierarchy is wrong. NameTaken : another one is there; the message names the
-        differences. NotADataset : something else is there. In all these cases, nothing is written.
+        differences. NotADataset : something else is there. KeyTooLong, KeyNotText : the store
+        cannot have the name of a member. In all these cases, nothing is written.
     ForeignObjects : with `overwrite`, objects there belong to no dataset.
     LeaseNotHeld, NotWritable, StoreError.
     """
@@ -98,6 +100,8 @@ def _created(
     engine: Engine, zmap: ZMap, options: FormatOptions, node: Node, *, overwrite: bool
 ) -> int:
     metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
+    new = FORMATS.named(f"zarr{node.zarr_format}", options)
+    goal = Dataset(engine, metadata, ROOT, new, options)
     existing = open_dataset(engine, metadata, ROOT, options, writable=True)
     if existing is not None:
         stored = read_stored(existing)
@@ -105,14 +109,28 @@ def _created(
             return 0
         if not overwrite:
             raise NameTaken(_taken(zmap.name, diff(stored.node, node)))
+        check_keys(goal, "", node)
         remove(existing, "")
         metadata.forget(ROOT)
     elif next(iter(zmap.search(ROOT)), None) is not None:
         raise NotADataset(
             f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
         )
-    new = FORMATS.named(f"zarr{node.zarr_format}", options)
-    return write_nodes(Dataset(engine, metadata, ROOT, new, options), "", node)
+    check_keys(goal, "", node)
+    return write_nodes(goal, "", node)
+
+
+def check_keys(dataset: Dataset, path: str, node: Node) -> None:
+    """Check that the store can have the documents of a hierarchy at a path of a dataset.
+
+    Raises
+    ------
+    KeyTooLong, KeyNotText : it cannot.
+    """
+    names = keys_of(node.zarr_format)
+    for at, _ in walk(node):
+        for key in names.keys(str(dataset.prefix(_joined(path, at)))):
+            storable(dataset.zmap, parse_key(key))
 
 
 def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
@@ -145,12 +163,17 @@ def write_nodes(dataset: Dataset, path: str, node: Node) -> int:
     try:
         with own or nullcontext(dataset.engine.pools.edit) as pool:
             for batch in _batches(node):
-                tasks = [pool.submit(write, below(path, at[1:]).strip("/"), n) for at, n in batch]
+                tasks = [pool.submit(write, _joined(path, at), each) for at, each in batch]
                 count += _finished(tasks)
         zmap.flush()
     finally:
         dataset.joined(path)
     return count
+
+
+def _joined(path: str, at: str) -> str:
+    """Return the path of a node in its dataset, by that in a hierarchy at a path."""
+    return below(path, at[1:]).strip("/")
 
 
 def _has(zmap: ZMap, key: Key, data: bytes) -> bool:

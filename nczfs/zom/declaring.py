@@ -13,7 +13,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.structure.dependents import check_attributes
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import BadValue, NameTaken, NoSuchNode, NotWritable
+from nczfs.errors import BadKey, BadValue, NameTaken, NoSuchNode, NotWritable
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
@@ -26,7 +26,7 @@ from nczfs.messages import shown
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, GroupHeader, Json
 from nczfs.zmap.keys import join
-from nczfs.zom.creation import known_members, write_nodes
+from nczfs.zom.creation import check_keys, known_members, write_nodes
 from nczfs.zom.differences import Difference, diff
 from nczfs.zom.shown import NODES_MAX
 from nczfs.zom.stored import read_stored
@@ -100,7 +100,7 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
     NoSuchNode, MetadataError, StoreError.
     """
     if _is_free(dataset, path):
-        return declared(group_of(node.zarr_format, {}), node)
+        return _checked(dataset, path, declared(group_of(node.zarr_format, {}), node))
     single = dataset.format.single
     if single.declares:
         raise NotWritable(
@@ -127,6 +127,15 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
         try:
             check_attributes(dataset, _joined(path, at), values)
         except (NameTaken, BadValue) as error:
+            raise NotWritable(str(error)) from error
+    return _checked(dataset, path, found)
+
+
+def _checked(dataset: Dataset, path: str, found: Declared) -> Declared:
+    for at, member in found.members.items():
+        try:
+            check_keys(dataset, _joined(path, at), member)
+        except BadKey as error:
             raise NotWritable(str(error)) from error
     return found
 

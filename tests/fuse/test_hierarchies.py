@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 import zarr
 from zarr.storage import LocalStore, ZipStore
 
-from nczfs.zom import ArrayV2, GroupV2, Node, dumps, to_v3
+from nczfs.zom import ArrayV2, GroupV2, Node, dumps, from_store, to_v3
 from tests.support.mounts import mounted
 from tests.support.zarrs3 import of_zarr_python
 
@@ -21,6 +24,8 @@ NEW = "new.zarr"
 VALUES = np.arange(6, dtype="i4")
 X = ArrayV2((6,), (4,), "<i4", 0, attributes={"_ARRAY_DIMENSIONS": ["x"], "units": "m"})
 REFUSAL = "zom.json: ./members/g.: only attributes"
+TAKEN = "zom.json:"
+ROUNDS = 6
 COUNTS = [
     ("directory", 8),
     ("zip", 3),
@@ -88,3 +93,42 @@ def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(
     assert {name: np.asarray(each).tolist() for name, each in stored["g"].arrays()} == {
         f"x{i}": (VALUES + i).tolist() for i in range(count)
     }
+
+
+@pytest.mark.parametrize("kind", ["directory", "ceph"])
+@pytest.mark.parametrize("other", [X, replace(X, shape=(3,))], ids=["the same", "another one"])
+def test_two_mounts_that_declare_a_dataset_at_the_same_time_make_one(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, other: ArrayV2
+) -> None:
+    """SEMANTICS D23: what `cp` returned 0 for is there, whole, and nothing of the other one."""
+    wanted = [to_v3(GroupV2({"g": GroupV2({"x": each})})) for each in (X, other)]
+    documents = [tmp_path / f"{number}.json" for number in range(2)]
+    for document, node in zip(documents, wanted, strict=True):
+        document.write_text(f"{dumps(node)}\n")
+    url, _ = new_store(kind, tmp_path / "store", request)
+    place, sign, fragment = url.partition("#")
+    with (
+        mounted(url, expect=TAKEN) as one,
+        mounted(url, expect=TAKEN) as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        together = Barrier(2, timeout=60)
+
+        def declare(mount: Path, name: str, document: Path) -> int:
+            (mount / "datasets" / name).mkdir(exist_ok=True)
+            together.wait()
+            return run("cp", document, mount / "datasets" / name / "zom.json").returncode
+
+        for number in range(ROUNDS):
+            name = f"{number}.zarr"
+            statuses = list(pool.map(declare, (one, two), (name, name), documents))
+            assert 0 in statuses
+            found = from_store(f"{place}/{name}{sign}{fragment}").node
+            assert [found == node for node in wanted] == [
+                not status or node == found for status, node in zip(statuses, wanted, strict=True)
+            ]
+            if other == X:
+                for mount, document in zip((one, two), documents, strict=True):
+                    (mount / ".nczfs/refresh").write_text("\n")
+                    again = run("cp", document, mount / "datasets" / name / "zom.json")
+                    assert again.returncode == 0, again.stderr

@@ -6,11 +6,12 @@ import contextlib
 
 import pytest
 
-from nczfs.errors import Conflict, KeyNotText, NoSuchObject, ObjectExists
+from nczfs.errors import Conflict, KeyNotText, KeyTooLong, NoSuchObject, ObjectExists
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import DATA, ODD_KEYS, K, searched
 from nczfs.zmap.base import ABSENT, Version, ZMap
 from nczfs.zmap.keys import ROOT, Key, parse_key
+from nczfs.zmap.storable import storable
 
 
 class WritingTests(WritableStoreTests):
@@ -42,11 +43,26 @@ class WritingTests(WritableStoreTests):
     def test_a_key_that_is_no_text_is_kept_or_refused_as_the_store_says(self, zmap: ZMap) -> None:
         key = parse_key("dir/\udcff\udcfe")
         if zmap.features.text_keys:
-            with pytest.raises(KeyNotText):
-                zmap.write(key, DATA)
+            for call in (storable, lambda zmap, key: zmap.write(key, DATA)):
+                with pytest.raises(KeyNotText):
+                    call(zmap, key)
         else:
+            assert storable(zmap, key) == key
             zmap.write(key, DATA)
         assert [stat.key for stat in zmap.list(ROOT)] == ([] if zmap.features.text_keys else [key])
+
+    def test_a_name_is_as_long_as_the_store_says(self, zmap: ZMap) -> None:
+        most = zmap.features.name_bytes_max
+        for length in (1000,) if most is None else (most, most + 1):
+            key = parse_key(f"d/{'n' * length}")
+            if most is None or length <= most:
+                assert storable(zmap, key) == key
+                zmap.write(key, DATA)
+                assert self.peek(zmap, key) == DATA
+            else:
+                for call in (storable, lambda zmap, key: zmap.write(key, DATA)):
+                    with pytest.raises(KeyTooLong):
+                        call(zmap, key)
 
     def test_each_replacement_has_another_version_even_of_the_same_size(self, zmap: ZMap) -> None:
         versions = [zmap.write(K, b"%03d" % turn) for turn in range(50)]

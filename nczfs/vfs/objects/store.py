@@ -47,7 +47,8 @@ from nczfs.zmap.base import (
     part_size,
     read_range,
 )
-from nczfs.zmap.keys import Key, Prefix, checked_text, moved
+from nczfs.zmap.keys import Key, Prefix, moved
+from nczfs.zmap.storable import storable
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -385,8 +386,7 @@ class ObjectStore:
 
     def new_key(self, prefix: Prefix, name: str) -> Key:
         """Return the key of a new name. Raises BadKey, KeyTooLong, KeyNotText."""
-        key = new_key(prefix, name)
-        return checked_text(key) if self.zmap.features.text_keys else key
+        return storable(self.zmap, new_key(prefix, name))
 
     def has_keys(self, prefix: Prefix) -> bool:
         """Return whether the store has anything below a prefix now."""

@@ -84,11 +84,13 @@ class DirectoryZMap(ZMap, Securing):
                 writable = not read_only and not os.fstatvfs(fd).f_flag & os.ST_RDONLY
                 locks = writable and can_lock(fd)
                 case_sensitive = seen_case_sensitive(fd)
+                name_bytes_max = os.fpathconf(fd, "PC_NAME_MAX")
             self._is_case_known = case_sensitive is not None
             self._features = Features(
                 writable=writable,
                 conditional_writes=locks,
                 case_sensitive=case_sensitive is not False,
+                name_bytes_max=name_bytes_max,
                 exchanges=Exchanges.PREFIXES if locks and can_exchange() else Exchanges.NOTHING,
             )
         except OSError as error:

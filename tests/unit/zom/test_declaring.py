@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from nczfs.formats.zom.nodes import Group
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
+from nczfs.zmap.directory.store import DirectoryZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zom import ArrayV2, GroupV2, GroupV3, Node, from_flat, to_flat, to_v3
@@ -65,6 +67,17 @@ def of(node: Group, version: int) -> Node:
 def known(node: Node) -> Node:
     """A hierarchy in which no members are unknown, as they are in the flat form."""
     return from_flat(to_flat(node))
+
+
+def test_members_whose_names_the_store_cannot_have_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    create_in(DirectoryZMap(tmp_path), TREE)
+    before = content(DirectoryZMap(tmp_path))
+    more = replace(TREE, members={**(TREE.members or {}), "new": X, "n" * 300: X})
+    with pytest.raises(NotWritable, match="a name of 300 bytes"):
+        made(DirectoryZMap(tmp_path), more)
+    assert content(DirectoryZMap(tmp_path)) == before
 
 
 def test_attributes_change_and_members_come(version: int) -> None:

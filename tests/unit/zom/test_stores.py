@@ -13,7 +13,15 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 
 import nczfs
-from nczfs.errors import BadMetadata, NameTaken, NoSuchNode, NotADataset, StoreError
+from nczfs.errors import (
+    BadKey,
+    BadMetadata,
+    NameTaken,
+    NoContent,
+    NoSuchNode,
+    NotADataset,
+    StoreError,
+)
 from nczfs.formats.zom.nodes import group_of
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
@@ -37,6 +45,7 @@ from nczfs.zom import stored as stored_module
 from nczfs.zom.creation import create_in
 from nczfs.zom.stored import read_stored
 from tests.conftest import ExpectedWarnings
+from tests.support.servers import S3Server
 from tests.support.zom import nodes
 
 X = ArrayV2((4,), (2,), "<i4", 0, attributes={"units": "m"})
@@ -75,6 +84,25 @@ def test_zarr_python_finds_what_was_made(tmp_path: Path, name: str, tree: Node) 
     if group is not None:
         assert dict(group.attrs) == {"t": 1}
         assert np.array_equal(group["g/h/x"][:], [0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [("n" * 300, "a name of 300 bytes"), ("\udcff", "not UTF-8")]
+)
+def test_a_hierarchy_with_a_name_that_the_store_cannot_have_is_refused_whole(
+    name: str, fault: str, tmp_path: Path, swift: S3Server
+) -> None:
+    is_text = fault == "not UTF-8"
+    url = swift.url(swift.new_bucket(), "h") if is_text else str(tmp_path / "a.zarr")
+    tree = GroupV2({"g": GroupV2({}), "z": GroupV2({name: X})})
+    with pytest.raises(BadKey, match=fault):
+        create(url, tree)
+    with pytest.raises((NoContent, NotADataset)):
+        from_store(url)
+    create(url, TREE)
+    with pytest.raises(BadKey, match=fault):
+        create(url, tree, overwrite=True)
+    assert from_store(url).node == TREE
 
 
 def test_another_hierarchy_is_replaced_only_when_asked(tmp_path: Path) -> None:
