@@ -12,6 +12,7 @@ import numpy as np
 from nczfs.model.hierarchy import Group, GroupHeader, Variable
 
 _COUNTED_AT_ONCE: Final = 1 << 16
+_NOTHING: Final = object()
 _HOLDERS: Final = (list, dict, tuple, np.ndarray)
 _NODE_BYTES: Final = 2000  # of a node without attributes and members
 _ATTRIBUTE_BYTES: Final = 150
@@ -20,12 +21,23 @@ _DIMENSION_BYTES: Final = 200
 
 def weight_of_values(values: np.ndarray[Any, np.dtype[Any]]) -> int:
     """Estimate the memory of an array of values, including its objects and all that they hold."""
+    return values.nbytes + weight_held(values)
+
+
+def weight_held(values: np.ndarray[Any, np.dtype[Any]], shared: object = _NOTHING) -> int:
+    """Estimate the memory of the objects that an array refers to, without its own.
+
+    Parameters
+    ----------
+    shared : an object that many elements refer to, and which does not count.
+    """
     if not values.dtype.hasobject:
-        return values.nbytes
-    total = values.nbytes
+        return 0
+    total = 0
     flat = values.reshape(-1)
     for start in range(0, flat.size, _COUNTED_AT_ONCE):
-        total += weight_of_objects(flat[start : start + _COUNTED_AT_ONCE].tolist())
+        objects = flat[start : start + _COUNTED_AT_ONCE].tolist()
+        total += weight_of_objects(each for each in objects if each is not shared)
     return total
 
 

@@ -19,7 +19,9 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
 from nczfs.engine.spool.chunks import Attempt, Frozen, Saved
+from nczfs.engine.weight import weight_held
 from nczfs.engine.writing.attempts import Attempts
+from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.engine.writing.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
@@ -34,27 +36,6 @@ class Holding(Enum):
     OWN = auto()
     SHARED = auto()  # also with what flies, or is being put into the spool
     LENT = auto()  # by the writer, and not counted in the budget
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The elements that one flush writes.
-
-    Attributes
-    ----------
-    values : of the chunk; those not in `written` are valid only if `complete`.
-    is_whole : whether all elements that lie in the array were written.
-    complete : whether the unwritten elements are those of `version`.
-    version : of the object that they were read from; None: unknown, or there was none.
-    is_borrowed : whether the memory of `values` belongs to the caller, or to a file of the spool.
-    """
-
-    values: Values
-    written: WrittenMask
-    is_whole: bool
-    complete: bool
-    version: Version | None
-    is_borrowed: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -206,6 +187,8 @@ class DirtyChunk:
     clip : the elements of the chunk that lie in the array.
     nbytes : its share of the budget, as last counted.
     values : of the whole chunk; None before the first write, and while the chunk is parked.
+    held : bytes of the objects that `values` refers to, but for `fill`.
+    fill : the object that stands for what was never written, in all elements the same one.
     holding : of the memory of `values`.
     written : the elements that were written since the last snapshot.
     complete : whether all of its values can be read.
@@ -224,6 +207,8 @@ class DirtyChunk:
     clip: Box
     nbytes: int = 0
     values: Values | None = None
+    held: int = 0
+    fill: object = None
     holding: Holding = Holding.OWN
     written: WrittenMask = field(init=False)
     complete: bool = False
@@ -248,8 +233,9 @@ class DirtyChunk:
     @property
     def memory(self) -> int:
         """Bytes of memory that the chunk takes."""
-        own = 0 if self._is_borrowed else self.unit.io.array.chunk_bytes + ENTRY_BYTES
-        return own + self.written.nbytes
+        if self._is_borrowed:
+            return self.written.nbytes
+        return self.unit.io.array.chunk_bytes + self.held + ENTRY_BYTES + self.written.nbytes
 
     @property
     def id(self) -> ChunkId:
@@ -299,7 +285,12 @@ class DirtyChunk:
     def write(self, region: Region, values: Values) -> None:
         """Put elements into a region of the chunk. The caller holds `lock`."""
         own = self._own_values(region)
-        own[region.slices() if isinstance(region, Box) else region] = values
+        where = region.slices() if isinstance(region, Box) else region
+        if own.dtype.hasobject:
+            self.held -= weight_held(own[(*where, ...)], self.fill)
+        own[where] = values
+        if own.dtype.hasobject:
+            self.held += weight_held(own[(*where, ...)], self.fill)
         self.written.add(region)
         self.unit.is_written = True
         self.revision += 1
@@ -354,7 +345,8 @@ class DirtyChunk:
             if not self.written.is_empty:
                 self.written.copy_onto(merged, self._values())
             if not self.is_parked:  # there was no memory for a copy
-                self.values, self.holding, self.complete = merged, Holding.OWN, True
+                self._have(merged)
+                self.complete = True
                 self.revision += 1
             return merged
 
@@ -383,14 +375,15 @@ class DirtyChunk:
         assert self.values is not None
         merged = np.array(stored)
         self.written.copy_onto(merged, self.values)
-        self.values, self.holding, self.complete = merged, Holding.OWN, True
+        self._have(merged)
+        self.complete = True
         self.version, self.since, self.revision = version, time.monotonic(), self.revision + 1
         return True
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back."""
         if self.holding is Holding.LENT:
-            self.values, self.holding = np.array(self.values), Holding.OWN
+            self._have(np.array(self.values))
 
     def copy_of(self, box: Box) -> Values:
         """Return elements that were written. Takes `lock`. Raises Unavailable."""
@@ -469,16 +462,23 @@ class DirtyChunk:
         array = self.unit.io.array
         if self.is_parked:
             self.written.load()
-            self.values, self.holding = np.array(self._current()), Holding.OWN
+            self._have(np.array(self._current()))
         elif self.values is None:
             whole = isinstance(region, Box) and region.size == prod(self.shape)
             empty = np.empty(self.shape, array.dtype.native)
             if not whole:
-                empty[...] = fill_element(array)
-            self.values = empty
+                empty[...] = element = fill_element(array)
+                self.fill = element[()]
+            self._have(empty)
         elif self.holding is not Holding.OWN:
             self.values, self.holding = np.array(self.values), Holding.OWN
+        assert self.values is not None
         return self.values
+
+    def _have(self, values: Values) -> None:
+        """Let an array of its own be the values, and count what its elements refer to."""
+        self.values, self.holding = values, Holding.OWN
+        self.held = weight_held(values, self.fill)
 
     @property
     def _is_borrowed(self) -> bool:

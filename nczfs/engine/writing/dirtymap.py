@@ -18,7 +18,8 @@ from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.writing.attempts import tell
-from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
+from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex

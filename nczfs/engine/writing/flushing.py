@@ -14,9 +14,10 @@ from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, may_pass
 from nczfs.engine.weight import weight_of_values
-from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.saving import Saver
+from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.engine.writing.storing import is_whole, store_snapshots
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex

@@ -11,7 +11,7 @@ from nczfs.engine.chunks.base import ChunkStore, Sending, UnitIndex
 from nczfs.engine.chunks.fill import is_fill
 from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
-from nczfs.engine.writing.dirty import Snapshot
+from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Version
 

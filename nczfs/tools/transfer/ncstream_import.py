@@ -99,9 +99,10 @@ def write_stream(
             kept.keeps_no_more()
         importer.rehearse(header.root)
         with opened_target(new, Mark("import"), notice) as target:
-            importer.extend(header.root, target)
+            importer.begin(header.root, target)
             for item in _counted(items, kept, progress):
                 importer.take(item, target)
+            importer.catch_up(target)
         return importer.variables
 
 
@@ -181,6 +182,7 @@ class _Importer:
     ----------
     lengths : of strings in cells, in bytes, by path.
     variables : that were made, by path.
+    _added : whether headers have come since variables were made the last time.
     """
 
     stream: Stream
@@ -190,6 +192,7 @@ class _Importer:
     lengths: Mapping[str, int] = field(default_factory=dict)
     variables: NewVariables = field(default_factory=dict)
     _catalog: Catalog = field(default_factory=Catalog)
+    _added: bool = False
 
     def needs_lengths(self, root: Group) -> bool:
         """Return whether strings must be read before their variables can be made."""
@@ -206,25 +209,28 @@ class _Importer:
         name = self.stream.name
         rehearsed(name, modes, options, self.new.format, lambda editor: declare(editor, declared))
 
-    def extend(self, root: Group, target: Target) -> None:
-        """Make what a header adds to earlier ones."""
-        is_first = self._catalog.root is None
+    def begin(self, root: Group, target: Target) -> None:
+        """Make what the first header describes."""
         self._catalog.add(root)
-        assert self._catalog.root is not None
-        declared = self._chosen(self._catalog.root, self.notice if is_first else lambda _: None)
-        if is_first:
-            self.variables.update(declare(target.editor, declared))
-        else:
-            self._declare_more(target, declared)
+        self.variables.update(declare(target.editor, self._chosen(root, self.notice)))
+
+    def catch_up(self, target: Target) -> None:
+        """Make what later headers, of which many may come at once, add to earlier ones."""
+        if self._added:
+            self._added = False
+            assert self._catalog.root is not None
+            self._declare_more(target, self._chosen(self._catalog.root, lambda _: None))
 
     def take(self, item: Item, target: Target) -> None:
         """Write what the stream has next."""
         match item:
             case Header():
-                self.extend(item.root, target)
+                self._added = True
+                self._catalog.add(item.root)
             case StreamError():
                 _end_with(item, self.stream)
             case Array():
+                self.catch_up(target)
                 variable = self.variables.get(item.path)
                 if variable is not None:  # others are left out
                     self._write(item, variable, target)

@@ -17,7 +17,8 @@ from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.chunks import Saved
 from nczfs.engine.spool.space import Spool
-from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit, Snapshot
+from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
+from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.errors import Unavailable
 from nczfs.model.boxes import Box
@@ -31,9 +32,9 @@ SHAPE = (4, 6)
 WHOLE = Box((0, 0), SHAPE)
 
 
-def chunk(clip: Box = WHOLE, fill: int = -1) -> DirtyChunk:
-    dtype = np.dtype("<i4")
-    described = ArrayDescription(SHAPE, SHAPE, DataType("<i4", dtype), fill, CodecChain(2))
+def chunk(clip: Box = WHOLE, fill: object = -1, typestr: str = "<i4") -> DirtyChunk:
+    type_ = DataType(typestr, np.dtype(typestr))
+    described = ArrayDescription(SHAPE, SHAPE, type_, fill, CodecChain(2))
     io = ChunkIO(MemoryZMap(), ArrayPlace(ROOT), described, MissingChunks.FILL)
     array = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
     unit = DirtyUnit(array, (0, 0), io)
@@ -79,6 +80,21 @@ def test_a_chunk_of_which_a_part_was_written_cannot_be_read_before_it_has_a_base
     assert values is not None
     assert values[:, 0].tolist() == [1, 5, 5, 5]
     assert dirty.readable() is values
+
+
+def test_the_memory_of_a_chunk_is_also_that_of_its_strings() -> None:
+    dirty = chunk(fill="", typestr="|O")
+    empty = dirty.memory
+    dirty.write(ROW0, np.array([["x" * 1000] * 6], object))
+    assert dirty.memory - empty >= 6 * 1000
+    dirty.write(ROW0, np.array([["x"] * 6], object))
+    assert dirty.memory - empty < 3000
+    base = np.full(SHAPE, "", object)
+    base[1:] = "y" * 1000
+    dirty.complete_with(base)
+    assert dirty.memory - empty >= 18 * 1000
+    dirty.write(WHOLE, np.full(SHAPE, "", object))
+    assert dirty.memory - empty < 3000
 
 
 def test_the_base_is_not_changed_by_what_is_written() -> None:

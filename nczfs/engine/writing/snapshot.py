@@ -1,0 +1,30 @@
+"""What a flush writes of a chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nczfs.engine.chunks.loaded import Values
+from nczfs.engine.writing.written import WrittenMask
+from nczfs.zmap.base import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The elements that one flush writes.
+
+    Attributes
+    ----------
+    values : of the chunk; those not in `written` are valid only if `complete`.
+    is_whole : whether all elements that lie in the array were written.
+    complete : whether the unwritten elements are those of `version`.
+    version : of the object that they were read from; None: unknown, or there was none.
+    is_borrowed : whether the memory of `values` belongs to the caller, or to a file of the spool.
+    """
+
+    values: Values
+    written: WrittenMask
+    is_whole: bool
+    complete: bool
+    version: Version | None
+    is_borrowed: bool
