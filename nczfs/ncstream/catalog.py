@@ -188,16 +188,27 @@ def _merged(ones: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Catalog:
-    """What the headers of a stream describe together.
-
-    Attributes
-    ----------
-    root : of everything; a stream without a header has none.
-    """
+    """What the headers of a stream describe together."""
 
     def __init__(self) -> None:
-        self.root: Group | None = None
+        self._roots: list[Group] = []
         self._found: dict[str, Described] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no header."""
+        return not self._roots
+
+    @property
+    def root(self) -> Group | None:
+        """The root group of everything; a stream without a header has none."""
+        while (
+            len(self._roots) > 1
+        ):  # neighbours, so that many headers take no longer than long ones
+            ones, others = self._roots[::2], self._roots[1::2]
+            last = ones[len(others) :]
+            self._roots = [*map(merged, ones, others), *last]
+        return self._roots[0] if self._roots else None
 
     def add(self, root: Group) -> None:
         """Add a header.
@@ -211,7 +222,7 @@ class Catalog:
             if known is not None and not _is_same(known, each):
                 raise ValueError(f"/{each.path} is not what an earlier header says")
             self._found[each.path] = each
-        self.root = root if self.root is None else merged(self.root, root)
+        self._roots.append(root)
 
     def find(self, path: str) -> Described | None:
         """Return the variable of a path."""

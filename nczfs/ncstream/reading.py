@@ -202,7 +202,7 @@ class _Reader:
         if (has_length and not is_ragged) or (is_ragged and not type_.is_fixed):
             fail(f"has elements of variable length of type {type_.name}")
         described = None
-        if self._catalog.root is not None:
+        if not self._catalog.is_empty:
             described = self._catalog.find(path)
             if described is None:
                 fail("no header has such a variable")

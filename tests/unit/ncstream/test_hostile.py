@@ -13,6 +13,7 @@ import pytest
 
 from nczfs.errors import BadMetadata
 from nczfs.ncstream import assemble, read
+from nczfs.ncstream import catalog as catalog_module
 from nczfs.ncstream import ncStream_pb2 as pb
 from nczfs.ncstream.data import array_head, data_messages
 from nczfs.ncstream.framing import DATA, DATA2, END, HEADER, START, message, vint
@@ -142,6 +143,25 @@ def test_a_message_shows_a_name_on_one_short_line() -> None:
         list(read(io.BytesIO(described(of(1)) + message(DATA, data))))
     assert len(str(refused.value)) < 400
     assert str(refused.value).isprintable()
+
+
+def test_many_headers_cost_little_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each need not be compared with all that earlier ones have described."""
+    looked_at = 0
+    merge = catalog_module._merged
+
+    def counted(ones: tuple[Variable, ...], others: tuple[Variable, ...]) -> tuple[Variable, ...]:
+        nonlocal looked_at
+        looked_at += len(ones) + len(others)
+        return merge(ones, others)
+
+    monkeypatch.setattr(catalog_module, "_merged", counted)
+    catalog = catalog_module.Catalog()
+    for number in range(1000):
+        catalog.add(Group(variables=(Variable(f"v{number}", DataType.INT, ()),)))
+    assert catalog.root is not None
+    assert [each.name for each in catalog.root.variables] == [f"v{n}" for n in range(1000)]
+    assert looked_at <= 10 * 1000
 
 
 def test_a_fill_value_of_another_type_is_none_but_for_its_sign() -> None:
