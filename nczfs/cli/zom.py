@@ -126,6 +126,7 @@ def _create(call: _Call) -> int:
         url,
         node,
         overwrite=arguments.overwrite,
+        shares_keys=arguments.share_keys,
         store_options=store_options(settings),
         options=replace(engine_options(settings), metadata_ttl_s=math.inf),
     )
@@ -249,14 +250,24 @@ _READING = frozenset({"depth", "strict"})
 
 _ACTIONS: Mapping[str, _Action] = {
     "show": _Action(_show, ("A",), _READING),
-    "create": _Action(_create, ("URL", "A"), _READING | {"overwrite"}),
+    "create": _Action(_create, ("URL", "A"), _READING | {"overwrite", "share_keys"}),
     "diff": _Action(_diff, ("A", "B"), _READING | _SELECTION | {"json"}, TROUBLE),
     "like": _Action(_like, ("A", "B"), _READING | _SELECTION, TROUBLE),
     "validate": _Action(_validate, ("A",), _READING | {"convention", "json"}),
     "convert": _Action(_convert, ("A",), _READING | {"to"}),
     "schema": _Action(_schema, (), frozenset()),
 }
-_OPTIONS = ("depth", "strict", "overwrite", "include", "exclude", "convention", "to", "json")
+_OPTIONS = (
+    "depth",
+    "strict",
+    "overwrite",
+    "share_keys",
+    "include",
+    "exclude",
+    "convention",
+    "to",
+    "json",
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -295,6 +306,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--overwrite", action="store_true", help="let `create` delete another hierarchy there"
     )
     parser.add_argument(
+        "--share-keys",
+        action="store_true",
+        help="let `create` declare dependent arrays with chunks at keys of other arrays",
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="refuse JSON with slips, instead of correcting them"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -316,7 +332,7 @@ def run(request: CommandLine) -> int:
         raise UsageError(f"`{name}` takes {len(action.places)} places: `{wanted}`")
     for option in _OPTIONS:
         if getattr(arguments, option) not in (None, False) and option not in action.options:
-            raise UsageError(f"`{name}` takes no --{option}")
+            raise UsageError(f"`{name}` takes no --{option.replace('_', '-')}")
     call = _Call(request, [])
     if action.trouble_status == FAILED:
         return action.run(call)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from nczfs.errors import BadUrl
+from nczfs.errors import BadUrl, NczfsError, NoContent
 from nczfs.formats.family import InlineForm, ParquetForm
 from nczfs.formats.registry import FORMATS
 from nczfs.zmap import registry
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.documents import InlineCopies, KnownDocuments, ParquetDocuments
-from nczfs.zmap.registry import DEFAULTS, StoreOptions
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.registry import DEFAULTS, StoreOptions, missing_paths, remove_made
 from nczfs.zmap.url import StoreUrl, parse_url
 
 
@@ -34,6 +37,44 @@ def open_store(url: StoreUrl | str, options: StoreOptions = DEFAULTS) -> ZMap:
 def create_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> ZMap:
     """Open a store, and make a missing directory or archive, as `registry.create_store` does."""
     return registry.create_store(url, _knowing(options))
+
+
+@contextmanager
+def created_store(url: StoreUrl, options: StoreOptions = DEFAULTS) -> Iterator[ZMap]:
+    """Open a store as `create_store` does; what is made for it, and is empty after an error, goes.
+
+    It is closed in the end.
+    """
+    made = missing_paths(url)
+    try:
+        store = create_store(url, options)
+        try:
+            yield store
+        finally:
+            store.close()
+    except BaseException:
+        if made and _is_unused(url, options):
+            remove_made(made)
+        raise
+
+
+def _is_unused(url: StoreUrl, options: StoreOptions) -> bool:
+    """Return whether nothing is stored at a place.
+
+    It is opened anew, because a map also shows what it could not store.
+    """
+    try:
+        store = open_store(url, options)
+    except NoContent:
+        return True
+    except NczfsError:
+        return False
+    try:
+        return next(iter(store.search(ROOT)), None) is None
+    except NczfsError:
+        return False
+    finally:
+        store.close()
 
 
 def known_documents() -> KnownDocuments:

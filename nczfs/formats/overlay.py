@@ -37,3 +37,19 @@ class Overlay:
         if any(key in self.changed for key in wanted):
             return make()[0]
         return self.inner.derived(name, wanted, make)
+
+
+class _NoDocuments:
+    """The documents of an empty place."""
+
+    def get(self, key: str) -> bytes | None:
+        return None
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        """Fetch nothing, since there are no documents."""
+
+    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
+        return make()[0]
+
+
+NO_DOCUMENTS: Documents = _NoDocuments()

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
+from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
-from nczfs.engine.stores import create_store
+from nczfs.engine.stores import created_store
+from nczfs.engine.structure.dependents import check_documents
 from nczfs.engine.structure.removal import remove
 from nczfs.errors import NameTaken, NotADataset, NotWritable, ObjectExists
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
+from nczfs.formats.zarr3.dependents import SPELLINGS, inherited_attributes
 from nczfs.formats.zom.documents import documents_of, keys_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node, walk, with_members
 from nczfs.formats.zom.reading import checked
@@ -39,6 +42,7 @@ def create(
     node: Node,
     *,
     overwrite: bool = False,
+    shares_keys: bool = False,
     store_options: StoreOptions | None = None,
     options: EngineOptions | None = None,
 ) -> int:
@@ -50,6 +54,7 @@ def create(
     Parameters
     ----------
     overwrite : delete another hierarchy that is there, with its values.
+    shares_keys : whether chunks of dependent arrays may lie at keys of other arrays.
 
     Returns
     -------
@@ -59,18 +64,23 @@ def create(
     ------
     BadMetadata : the hierarchy is wrong. NameTaken : another one is there; the message names the
         differences. NotADataset : something else is there. KeyTooLong, KeyNotText : the store
-        cannot have the name of a member. In all these cases, nothing is written.
+        cannot have the name of a member. BadValue : a dependent array cannot be read, or its chunks
+        would be in the way of others. In all these cases, nothing is written.
     ForeignObjects : with `overwrite`, objects there belong to no dataset.
     LeaseNotHeld, NotWritable, StoreError.
     """
     node = checked(node)
     place = parse_url(url)
     formats = format_options(place.modes, options or EngineOptions())
-    zmap = create_store(place, store_options or StoreOptions())
-    try:
-        return create_in(zmap, node, overwrite=overwrite, formats=formats, options=options)
-    finally:
-        zmap.close()
+    with created_store(place, store_options or StoreOptions()) as zmap:
+        return create_in(
+            zmap,
+            node,
+            overwrite=overwrite,
+            shares_keys=shares_keys,
+            formats=formats,
+            options=options,
+        )
 
 
 def create_in(
@@ -78,6 +88,7 @@ def create_in(
     node: Node,
     *,
     overwrite: bool = False,
+    shares_keys: bool = False,
     formats: FormatOptions = FormatOptions(),  # noqa: B008 - frozen
     options: EngineOptions | None = None,
 ) -> int:
@@ -91,13 +102,19 @@ def create_in(
         lease = engine.leases.of(zmap, ROOT)
         lease.require()
         lease.opened()  # until the engine is closed
-        return _created(engine, zmap, formats, node, overwrite=overwrite)
+        return _created(engine, zmap, formats, node, overwrite=overwrite, shares_keys=shares_keys)
     finally:
         engine.close()
 
 
 def _created(
-    engine: Engine, zmap: ZMap, options: FormatOptions, node: Node, *, overwrite: bool
+    engine: Engine,
+    zmap: ZMap,
+    options: FormatOptions,
+    node: Node,
+    *,
+    overwrite: bool,
+    shares_keys: bool,
 ) -> int:
     metadata = MetadataCache(zmap, engine.options, engine.pools, ledger=engine.ledger)
     new = FORMATS.named(f"zarr{node.zarr_format}", options)
@@ -109,28 +126,38 @@ def _created(
             return 0
         if not overwrite:
             raise NameTaken(_taken(zmap.name, diff(stored.node, node)))
-        check_keys(goal, "", node)
+        check_nodes(goal, "", node, shares_keys=shares_keys)
         remove(existing, "")
         metadata.forget(ROOT)
     elif next(iter(zmap.search(ROOT)), None) is not None:
         raise NotADataset(
             f"{zmap.name}: holds something that is not a dataset; nothing was deleted or written"
         )
-    check_keys(goal, "", node)
+    check_nodes(goal, "", node, shares_keys=shares_keys)
     return write_nodes(goal, "", node)
 
 
-def check_keys(dataset: Dataset, path: str, node: Node) -> None:
-    """Check that the store can have the documents of a hierarchy at a path of a dataset.
+def check_nodes(dataset: Dataset, path: str, node: Node, *, shares_keys: bool = False) -> None:
+    """Check that the store can have a hierarchy at a path of a dataset, with what arrays declare.
 
     Raises
     ------
-    KeyTooLong, KeyNotText : it cannot.
+    KeyTooLong, KeyNotText : it cannot have a document. BadValue : a dependent array cannot be read,
+        or its chunks would be in the way of others.
     """
-    names = keys_of(node.zarr_format)
-    for at, _ in walk(node):
-        for key in names.keys(str(dataset.prefix(_joined(path, at)))):
+    names, single = keys_of(node.zarr_format), dataset.format.single
+    for at, each in walk(node):
+        place = _joined(path, at)
+        for key in names.keys(str(dataset.prefix(place))):
             storable(dataset.zmap, parse_key(key))
+        if isinstance(each, ArrayV3) and not each.attributes.keys().isdisjoint(SPELLINGS):
+            alone = replace(each, attributes=inherited_attributes(each.attributes))
+            documents = [_documents(place, array) for array in (alone, each)]
+            check_documents(single, place, *documents, shares_keys=shares_keys)
+
+
+def _documents(path: str, node: Node) -> dict[str, bytes]:
+    return {below(path, name): data for name, data in documents_of(node)}
 
 
 def write_nodes(dataset: Dataset, path: str, node: Node) -> int:

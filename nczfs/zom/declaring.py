@@ -26,7 +26,7 @@ from nczfs.messages import shown
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, GroupHeader, Json
 from nczfs.zmap.keys import join
-from nczfs.zom.creation import check_keys, known_members, write_nodes
+from nczfs.zom.creation import check_nodes, known_members, write_nodes
 from nczfs.zom.differences import Difference, diff
 from nczfs.zom.shown import NODES_MAX
 from nczfs.zom.stored import read_stored
@@ -102,7 +102,10 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
     if _is_free(dataset, path):
         return _checked(dataset, path, declared(group_of(node.zarr_format, {}), node))
     single = dataset.format.single
+    stored = read_stored(dataset, path, nodes_max=NODES_MAX)
     if single.declares:
+        if not diff(stored.node, _filled(node, stored.node)):
+            return Declared({}, {})
         raise NotWritable(
             "the dataset is NCZarr, whose lists of members and types of attributes a hierarchy "
             "does not have; make members with mkdir, and write attributes in attributes/"
@@ -110,7 +113,6 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
     version = 3 if single.name == "zarr3" else 2
     if node.zarr_format != version:
         raise NotWritable(f"is Zarr v{node.zarr_format}, and the dataset Zarr v{version}")
-    stored = read_stored(dataset, path, nodes_max=NODES_MAX)
     if isinstance(stored.node, ArrayV2 | ArrayV3):
         raise NotWritable("here is an array meanwhile")
     found = declared(stored.node, node)
@@ -134,8 +136,8 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
 def _checked(dataset: Dataset, path: str, found: Declared) -> Declared:
     for at, member in found.members.items():
         try:
-            check_keys(dataset, _joined(path, at), member)
-        except BadKey as error:
+            check_nodes(dataset, _joined(path, at), member)
+        except (BadKey, BadValue) as error:
             raise NotWritable(str(error)) from error
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -38,6 +39,15 @@ def string_bytes(declaration: VariableDeclaration, root: Iterable[Attribute]) ->
         if isinstance(number, int) and number > 0:
             return number
     return None
+
+
+def keeping(
+    declaration: VariableDeclaration, attributes: Iterable[Attribute]
+) -> VariableDeclaration:
+    """Return the declaration of a variable that keeps what it does not declare of attributes."""
+    declared = {attribute.name for attribute in declaration.attributes}
+    kept = (each for each in attributes if each.name not in declared)
+    return replace(declaration, attributes=(*kept, *declaration.attributes))
 
 
 def described(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import AttributeChange, SetAttribute, apply_all
 from nczfs.errors import (
     BadMetadata,
     BadValue,
+    MetadataError,
     NameTaken,
     NoSuchNode,
     NotWritable,
     StructureChanged,
 )
+from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.names import below
-from nczfs.formats.overlay import Overlay
+from nczfs.formats.overlay import NO_DOCUMENTS, Overlay
+from nczfs.formats.registry import FORMATS
 from nczfs.formats.zarr3.dependents import SPELLINGS, declared_by, redeclared
 from nczfs.model.hierarchy import Attribute, Json, Variable
 from nczfs.model.keysets import UNKNOWN, family
@@ -107,10 +110,7 @@ def check_attributes(dataset: Dataset, path: str, attributes: Iterable[Attribute
     if not isinstance(primary, Variable) or not _may_declare(primary):
         return
     changed = _rehearsed(dataset, primary, *changes)
-    try:
-        declared = declared_by(changed.attributes)
-    except BadMetadata as error:
-        raise BadValue(str(error)) from error
+    declared = _declared(changed)
     try:
         known = declared_by(primary.attributes)
     except BadMetadata:
@@ -119,6 +119,48 @@ def check_attributes(dataset: Dataset, path: str, attributes: Iterable[Attribute
     for name in new:
         _check_free(dataset, below(path, name))
     _check_new(primary, changed, new, shares_keys=False)
+
+
+def check_made(variable: Variable) -> None:
+    """Raise where `declare` would for an array that a new one, as it is described, declares.
+
+    Raises
+    ------
+    BadValue : as `declare`. MetadataError : the array cannot be made.
+    """
+    if _may_declare(variable) and _declarations(variable.attributes):
+        single = FORMATS.named(variable.format, FormatOptions())
+        others = tuple(each for each in variable.attributes if each.name not in SPELLINGS)
+        alone = replace(variable, attributes=others)
+        documents = [dict(single.write_node(each, NO_DOCUMENTS)) for each in (alone, variable)]
+        check_documents(single, variable.path, *documents)
+
+
+def check_documents(
+    single: MetadataFormat,
+    path: str,
+    alone: Mapping[str, bytes],
+    documents: Mapping[str, bytes],
+    *,
+    shares_keys: bool = False,
+) -> None:
+    """Raise BadValue where `declare` would for an array that a new one declares.
+
+    A new one that cannot be read is not looked at.
+
+    Parameters
+    ----------
+    alone, documents : those of the new array, without the declaration and with it, by their keys.
+    """
+    try:
+        found = [single.read_node(path, Overlay(NO_DOCUMENTS, d)) for d in (alone, documents)]
+    except MetadataError:
+        return
+    primary, changed = found
+    assert isinstance(primary, Variable)
+    assert isinstance(changed, Variable)
+    if _may_declare(changed):
+        _check_new(primary, changed, _declared(changed), shares_keys=shares_keys)
 
 
 def withdraw(dataset: Dataset, path: str, name: str) -> int:
@@ -207,6 +249,14 @@ def declaring_array(dataset: Dataset, path: str) -> Variable:
 
 def _may_declare(node: Variable) -> bool:
     return node.format == "zarr3" and not node.is_dependent
+
+
+def _declared(primary: Variable) -> Mapping[str, Json]:
+    """Return the partial documents that an array declares, by their names. Raises BadValue."""
+    try:
+        return declared_by(primary.attributes)
+    except BadMetadata as error:
+        raise BadValue(str(error)) from error
 
 
 def _declarations(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:

@@ -24,7 +24,7 @@ from nczfs.engine.structure import (
     renaming,
     resizing,
 )
-from nczfs.engine.structure.creation import described, string_bytes
+from nczfs.engine.structure.creation import described, keeping, string_bytes
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
     CodecError,
@@ -123,14 +123,17 @@ class Editor:
 
         Raises
         ------
-        NameTaken, NoSuchNode (a dimension that no group declares), and as `described`.
+        NameTaken, NoSuchNode (a dimension that no group declares), and as `described`. BadValue :
+        as `dependents.declare`, where an attribute declares arrays.
         """
         with self._names.changing(lambda: group):
             name = checked_name(declaration.name)
             path = below(group, name)
             self._check_free(path)
             dimensions = self._wanted_dimensions(group, declaration)
-            return self.add_variable(self.described(path, declaration, dimensions))
+            variable = self.described(path, declaration, dimensions)
+            dependents.check_made(variable)
+            return self.add_variable(variable)
 
     def add_variable(self, variable: Variable) -> Variable:
         """Make a variable exactly as it is described. Raises NameTaken, Unsupported."""
@@ -204,9 +207,7 @@ class Editor:
         with self._names.held(path):
             header = self._group(path)
             self.check_empty(path)
-            declared = {attribute.name for attribute in declaration.attributes}
-            kept = (a for a in header.attributes if a.name not in declared)
-            declaration = replace(declaration, attributes=(*kept, *declaration.attributes))
+            declaration = keeping(declaration, header.attributes)
             above = parent_of(path)
             dimensions = self._wanted_dimensions(above, declaration)
             variable = self.described(path, declaration, dimensions)

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import NotWritable
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below
+from nczfs.formats.overlay import NO_DOCUMENTS
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join
-
-T = TypeVar("T")
-
-
-class _NoDocuments:
-    """The documents of an empty place."""
-
-    def get(self, key: str) -> bytes | None:
-        return None
-
-    def fetch(self, keys: Iterable[str]) -> None:
-        """Fetch nothing, since there are no documents."""
-
-    def derived(self, name: str, keys: Iterable[str], make: Callable[[], tuple[T, int]]) -> T:
-        return make()[0]
 
 
 def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
@@ -44,7 +28,7 @@ def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
     dataset.ask_again()  # an earlier call may have failed halfway
     documents = dataset.documents()
     for header in _groups(dataset, wanted):
-        written = dict(wanted.write_node(header, _NoDocuments()))
+        written = dict(wanted.write_node(header, NO_DOCUMENTS))
         for key, data in written.items():
             documents.get(key)
             version = documents.used.get(join(dataset.root, key), ABSENT)

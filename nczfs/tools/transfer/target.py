@@ -10,17 +10,16 @@ interrupted run nothing is stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
-from nczfs.engine.stores import create_store, open_store
+from nczfs.engine.stores import created_store, open_store
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import (
     Conflict,
     NczfsError,
-    NoContent,
     NoSuchNode,
     NotADataset,
     NotWritable,
@@ -34,7 +33,7 @@ from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
-from nczfs.zmap.registry import StoreOptions, missing_paths, remove_made
+from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.url import StoreUrl, parse_url
 from nczfs.zmap.wrappers import KeptOpen
 
@@ -148,39 +147,11 @@ def opened_target(
         dataset.discard()  # everything is stored
 
 
-@contextmanager
-def _opened_store(new: NewNode) -> Iterator[ZMap]:
+def _opened_store(new: NewNode) -> AbstractContextManager[ZMap]:
     """Open the store of a target; one that is made, and is empty after an error, is removed."""
-    made = [] if new.path else missing_paths(new.place)
-    try:
-        store = (open_store if new.path else create_store)(new.place, new.store_options)
-        try:
-            yield store
-        finally:
-            store.close()
-    except BaseException:
-        if made and _is_unused(new):
-            remove_made(made)
-        raise
-
-
-def _is_unused(new: NewNode) -> bool:
-    """Return whether nothing is stored at a place.
-
-    It is opened anew, because a map also shows what it could not store.
-    """
-    try:
-        store = open_store(new.place, new.store_options)
-    except NoContent:
-        return True
-    except NczfsError:
-        return False
-    try:
-        return next(iter(store.search(ROOT)), None) is None
-    except NczfsError:
-        return False
-    finally:
-        store.close()
+    if new.path:
+        return closing(open_store(new.place, new.store_options))
+    return created_store(new.place, new.store_options)
 
 
 def _begun_dataset(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nczfs.engine.structure.creation import keeping
+from nczfs.engine.structure.dependents import check_made
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import BadValue, NoSuchNode, NotWritable
 from nczfs.formats.base import MetadataFormat
@@ -56,6 +58,8 @@ class Making:
                 raise NotWritable(f"/{path}: is another variable already; make one beside it")
         elif self._places(path, wanted) is None:
             self._editor.check_empty(path)
+        if not (isinstance(known, Variable) or self._takes_copies):
+            check_made(described)
         return described
 
     def make(self, path: str, wanted: WantedNode) -> None:
@@ -100,7 +104,10 @@ class Making:
     def _described(self, path: str, wanted: WantedVariable) -> Variable:
         group = parent_of(path)
         dimensions = [self._known(group, dimension) for dimension in wanted.dimensions]
-        return self._editor.described(path, wanted.declaration, dimensions, self._changed_format)
+        declaration, known = wanted.declaration, self._editor.node(path)
+        if isinstance(known, GroupHeader):
+            declaration = keeping(declaration, known.attributes)
+        return self._editor.described(path, declaration, dimensions, self._changed_format)
 
     def _check_declared(self, known: Variable, wanted: WantedVariable) -> None:
         """Raise NotWritable unless a document describes an array that is declared already."""

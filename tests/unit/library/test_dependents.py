@@ -340,6 +340,19 @@ def test_an_attribute_declares_by_the_same_rules(alone: Path, declared: Any, why
     assert (alone / "zarr.json").read_bytes() == before
 
 
+@pytest.mark.parametrize(("declared", "why"), REFUSED)
+def test_a_new_variable_declares_by_the_same_rules(tmp_path: Path, declared: Any, why: str) -> None:
+    attributes = {"dependent-arrays": declared}
+    free = {"mask": json.loads(DOT)}
+    with nczfs.open(str(tmp_path / "n"), "w", format="zarr3") as root:
+        with pytest.raises(BadValue, match=why):
+            root.create_variable("v", (4, 3), "u1", attributes=attributes)
+        root.create_variable("v", (4, 3), "u1", attributes={"dependent-arrays": free})
+        root.create_variable("w", (4, 3), "u1", attributes={"dependent-arrays": free})
+    with nczfs.open(str(tmp_path / "n")) as root:
+        assert [list(at(root, name).dependents) for name in "vw"] == [["mask"], ["mask"]]
+
+
 def test_an_attribute_keeps_what_is_declared_whatever_it_is(place: Path) -> None:
     """A twin and a bad entry stay; a new array may be in the way of none of them."""
     declared = {**DECLARED, "fresh": {"chunk_key_encoding": BEFORE_Q}}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from nczfs.errors import BadValue, NotPermitted
+from nczfs.errors import BadArgument, BadValue, NotPermitted
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from tests.support.dependents import DECLARED, DOT, write_dependents_sample
-from tests.support.trees import read
-from tests.support.writing import write
+from tests.support.trees import listing, read
+from tests.support.writing import mkdir, write
 
 T = "datasets/d.zarr/t"
 ATTRIBUTE = f"{T}/attributes/dependent-arrays"
@@ -54,6 +54,26 @@ def test_an_attribute_declares_by_the_rules_of_an_info_json(fs: TreeFileSystem) 
 def problems(fs: TreeFileSystem) -> list[str]:
     found: list[str] = json.loads(read(fs, f"{T}/info.json"))["problems"]
     return [each for each in found if "bad" not in each]
+
+
+def test_the_info_json_of_a_new_variable_declares_by_the_same_rules(fs: TreeFileSystem) -> None:
+    """SEMANTICS D22, W13."""
+    new = "datasets/d.zarr/new"
+    mkdir(fs, new)
+    info = json.loads(read(fs, "datasets/d.zarr/t.q/info.json"))
+    declarations: list[Any] = [{"twin": {}}, {"a": COLLIDING, "b": COLLIDING}, {"bad": []}, "a"]
+    for refused in declarations:
+        info["attributes"] = {"dependent-arrays": refused}
+        with pytest.raises(BadArgument, match=r"same keys|not an object"):
+            write(fs, f"{new}/info.json", json.dumps(info).encode())
+        assert "values.raw" not in listing(fs, new)
+    write(fs, f"{new}/attributes/dependent-arrays", b'{"twin": {}}')
+    info["attributes"] = {}
+    with pytest.raises(BadArgument, match="not an object"):  # a text of the group, which stays
+        write(fs, f"{new}/info.json", json.dumps(info).encode())
+    info["attributes"] = {"dependent-arrays": {"a": COLLIDING, "b": FREE}}
+    write(fs, f"{new}/info.json", json.dumps(info).encode())
+    assert json.loads(read(fs, f"{new}/info.json"))["dependents"] == ["a", "b"]
 
 
 def test_a_hierarchy_declares_by_the_same_rules(fs: TreeFileSystem) -> None:

@@ -99,6 +99,7 @@ def test_a_hierarchy_with_a_name_that_the_store_cannot_have_is_refused_whole(
         create(url, tree)
     with pytest.raises((NoContent, NotADataset)):
         from_store(url)
+    assert not (tmp_path / "a.zarr").exists()
     create(url, TREE)
     with pytest.raises(BadKey, match=fault):
         create(url, tree, overwrite=True)
