@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from math import prod
 from typing import Any, TypeAlias
@@ -64,6 +65,13 @@ class ChunkSet:
         """
         for numbers in self._within(chunks):
             yield from (index_of(number, self._counts) for number in numbers.tolist())
+
+    def digest(self) -> str:
+        """Return a digest that differs between sets of chunks of one grid."""
+        digest = hashlib.blake2b(digest_size=8)
+        for numbers in self._between(0, self._total):
+            digest.update(" ".join(map(str, [*numbers.tolist(), ""])).encode())
+        return digest.hexdigest()
 
     def __iter__(self) -> Iterator[ChunkIndex]:
         """Yield the chunks in the set, in C order."""

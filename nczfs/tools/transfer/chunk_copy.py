@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from nczfs.engine.dataset import Dataset
@@ -31,6 +31,8 @@ class ChunkCopier:
     Parameters
     ----------
     base : path of the node of the source that contains all of them.
+    pairs : surveyed, unless their units are copied as they are stored, for the first time: these
+        are copied while they are listed.
     """
 
     def __init__(
@@ -67,46 +69,18 @@ class ChunkCopier:
         ------
         StoreError : a store could not be listed.
         """
-        if self._source.zmap.features.lists_all:
-            self._survey()
-        elif not self._target.is_new:
-            self._survey_target({})
+        if not self._target.is_new:
+            self._survey_target()
         yield from self._stored_pieces([pair for pair in self._pairs if pair.keeps_bytes])
         for pair in self._pairs:
             if not pair.keeps_bytes:
                 yield from self._values_pieces(pair)
 
-    # Survey
-
-    def _survey(self) -> None:
-        """Find out which units the source has, and which the target has from an earlier run.
-
-        Units that are copied as stored need no survey in the first run: they are copied while they
-        are listed.
-        """
-        resumes = not self._target.is_new
-        surveyed = [pair for pair in self._pairs if resumes or not pair.keeps_bytes]
-        if not surveyed:
-            return
-        newest = dict.fromkeys((pair.path for pair in surveyed), 0)
-        for pair in surveyed:
-            pair.stored = ChunkSet(pair.source.array.units)
-        for pair, unit, stat in self._listed(surveyed):
-            assert pair.stored is not None
-            pair.stored.add(unit)
-            newest[pair.path] = max(newest[pair.path], stat.mtime_ns or 0)
-        if resumes:
-            self._survey_target(newest)
-
-    def _survey_target(self, newest: Mapping[str, int]) -> None:
+    def _survey_target(self) -> None:
         """Find out what an earlier run has done, and remove what it should not have left.
 
         Units that are older than the newest one of the source are copied again: the source may
         have changed since.
-
-        Parameters
-        ----------
-        newest : the time of the newest unit of each variable, if known.
         """
         for pair in self._pairs:
             pair.done = ChunkSet(pair.target.array.units)
@@ -119,7 +93,7 @@ class ChunkCopier:
             assert pair.done is not None
             if pair.keeps_holes and not pair.is_wanted_unit(unit):
                 stale.append(stat.key)
-            elif not stat.mtime_ns or stat.mtime_ns >= newest.get(pair.path, 0):
+            elif not stat.mtime_ns or stat.mtime_ns >= pair.newest_ns:
                 pair.done.add(unit)
         if stale:
             dataset.zmap.delete_many(stale)

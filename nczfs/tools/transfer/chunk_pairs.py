@@ -28,6 +28,7 @@ class ChunkPair:
     path : in the source, with the user's choices applied.
     content : the values of the source.
     stored : the units that the source has; None: unknown.
+    newest_ns : the time of the newest of them; 0: unknown.
     done : the units that the target has from an earlier run.
     keeps_bytes : whether units are copied as they are stored.
     keeps_holes : whether chunks that were never written stay missing.
@@ -38,6 +39,7 @@ class ChunkPair:
     target: Variable
     content: Content
     stored: ChunkSet | None = None
+    newest_ns: int = 0
     done: ChunkSet | None = None
     keeps_bytes: bool = field(init=False)
     keeps_holes: bool = field(init=False)

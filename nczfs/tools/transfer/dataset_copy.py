@@ -38,6 +38,7 @@ from nczfs.tools.transfer.intermediate import (
     two_passes,
 )
 from nczfs.tools.transfer.source import Notice, groups_of, with_variables
+from nczfs.tools.transfer.survey import drop_outdated, survey
 from nczfs.tools.transfer.target import NewNode, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
@@ -173,6 +174,10 @@ def run_copy(
             first = next(iter(source.variables.values()))
             base = first.description.key if nodes.is_variable else source.base
             opened = first.engine_dataset
+            decoded = [pair for pair in pairs if not pair.keeps_bytes]
+            survey(opened, base, decoded if target.is_new else pairs, progress)
+            if decoded:
+                drop_outdated(target, decoded)
             passes = {each.path: two_passes(each, limit) for each in pairs}
             if place is None:
                 for path, better in passes.items():

@@ -23,8 +23,8 @@ from nczfs.errors import Conflict, NoContent, NotADataset, ObjectExists
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.messages import size_text
-from nczfs.model.hierarchy import Dimension, Variable
-from nczfs.tools.chunkset import ChunkSet
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute, Dimension, Variable
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.blocks import BlockSize, block_shape
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
@@ -33,6 +33,7 @@ from nczfs.tools.transfer.copy_pieces import CopyPiece, chunk_pair
 from nczfs.tools.transfer.dataset_target import target_block_size
 from nczfs.tools.transfer.listed import listed_units
 from nczfs.tools.transfer.source import Notice
+from nczfs.tools.transfer.survey import made_of, survey
 from nczfs.tools.transfer.target import NewNode, Target, opened_target
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.keys import ROOT
@@ -46,6 +47,7 @@ TIMES_WORTH_TELLING = 4
 """If chunks of the source are decoded more often, the user is told of a better way."""
 
 _VARIABLE = "values"
+_MADE_OF = "nczfs_made_of"
 
 Spread: TypeAlias = Callable[[Target, Iterator[CopyPiece]], None]
 """Does the pieces of a copy in other processes. Raises if one of them could not be done."""
@@ -178,6 +180,7 @@ class Intermediate:
             assert isinstance(found, LibraryVariable)
             between = chunk_pair(pair.path, found, pair.target)
             middle = dataset.engine_dataset
+            survey(middle, "", [between], half)
             copier = ChunkCopier(middle, "", target, [between], limit, half)
             if self._place.between is None:
                 copier.run()
@@ -222,11 +225,11 @@ class Intermediate:
             progress(pair.content.nbytes)
             return
         new = replace(new, overwrite=True)
-        mark = Mark("cp", _digest(repr(pair.source.array), repr(passes.chunks)))
+        mark = Mark("cp", _digest(repr(pair.source.array), repr(passes.chunks), *made_of([pair])))
         try:
             with opened_target(new, mark, self._notice, ["", _VARIABLE]) as middle:
-                variable = middle.editor.add_variable(_described(pair.source, passes, new, middle))
-                one = ChunkPair(pair.path, pair.source, variable, pair.content)
+                variable = middle.editor.add_variable(_described(pair, passes, new, middle))
+                one = _aimed(pair, variable)
                 limit = new.memory_limit_bytes
                 copier = ChunkCopier(self._source, self._base, middle, [one], limit, progress)
                 if self._place.between is None:
@@ -247,28 +250,24 @@ class Intermediate:
             found = dataset.variables.get(_VARIABLE)
             if found is None:  # it was being removed
                 return False
-            one = ChunkPair(pair.path, pair.source, found.description, pair.content)
+            one = _aimed(pair, found.description)
             array = found.description.array
             is_same = (array.shape, array.chunk_shape) == (pair.source.array.shape, passes.chunks)
+            is_same &= found.attrs.get(_MADE_OF) == made_of([pair])[0]
             return is_same and one.keeps_holes and self._is_fresh(one, dataset.engine_dataset)
 
     def _is_fresh(self, one: ChunkPair, middle: Dataset) -> bool:
-        """Return whether the source has no chunk that is newer than one made of it, or gone.
+        """Return whether the source has no chunk that is newer than one made of it.
 
         Chunks of fill alone are never stored, so missing ones say nothing.
         """
-        if not self._source.zmap.features.lists_all:
-            return True
-        one.stored, newest, count = ChunkSet(one.source.array.units), 0, 0
-        for _, unit, stat in listed_units(self._source, self._base, {one.path: one.source}):
+        count = 0
+        for _, _, stat in listed_units(middle, "", {one.path: one.target}):
             self._progress(0)
-            one.stored.add(unit)
-            newest = max(newest, stat.mtime_ns or 0)
-        for _, unit, stat in listed_units(middle, "", {one.path: one.target}):
             count += 1
-            if (stat.mtime_ns and stat.mtime_ns < newest) or not one.is_wanted_unit(unit):
+            if stat.mtime_ns and stat.mtime_ns < one.newest_ns:
                 return False
-        return count > 0 or not newest
+        return count > 0 or not one.newest_ns
 
 
 def _check_kept(name: str, middle: Dataset, between: ChunkPair, target: Target) -> None:
@@ -295,8 +294,17 @@ def _digest(*parts: str) -> str:
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
-def _described(source: Variable, passes: Passes, new: NewNode, middle: Target) -> Variable:
-    """Return the variable of an intermediate dataset: the source's, with other chunks."""
+def _aimed(pair: ChunkPair, target: Variable) -> ChunkPair:
+    """Return a pair with another target."""
+    return replace(pair, target=target, done=None)
+
+
+def _described(pair: ChunkPair, passes: Passes, new: NewNode, middle: Target) -> Variable:
+    """Return the variable of an intermediate dataset: the source's, with other chunks.
+
+    An attribute tells of which chunks of the source it is made.
+    """
+    source = pair.source
     metadata_format = new.metadata_format
     array = replace(
         source.array,
@@ -307,7 +315,10 @@ def _described(source: Variable, passes: Passes, new: NewNode, middle: Target) -
     dimensions = [Dimension(f"d{d}", n) for d, n in zip(count(), array.shape, strict=False)]
     if metadata_format.declares:
         dimensions = [middle.editor.add_dimension(each) for each in dimensions]
-    return Variable(_VARIABLE, _VARIABLE, metadata_format.name, array, tuple(dimensions))
+    attributes = (Attribute(_MADE_OF, NcType.CHAR, made_of([pair])[0]),)
+    return Variable(
+        _VARIABLE, _VARIABLE, metadata_format.name, array, tuple(dimensions), attributes
+    )
 
 
 def _remove_unfinished(new: NewNode) -> None:

@@ -84,12 +84,14 @@ class Target:
     ----------
     path : of the new node; "" is the whole dataset.
     is_new : whether nothing is stored there yet; otherwise an earlier run has begun.
+    place : with the mark of this run.
     """
 
     dataset: Dataset
     editor: Editor
     path: str
     is_new: bool
+    place: MarkedPlace
 
 
 @contextmanager
@@ -125,13 +127,14 @@ def opened_target(
                 resumes = _begun_member(dataset, new, mark, place)
                 if resumes:
                     _remove_documents(store, dataset.engine_dataset.format, nodes)
-            if is_marked:
-                place.put(mark.started())
+            if resumes:
+                mark = replace(mark, made_of=place.made_of)
+            place.keep(mark.started())
         except BaseException:
             dataset.discard()
             raise
         try:
-            yield Target(dataset.engine_dataset, dataset.editor, new.path, not resumes)
+            yield Target(dataset.engine_dataset, dataset.editor, new.path, not resumes, place)
             if not place.is_ours():
                 raise Conflict(f"{place.name}: another process has taken it over")
             if is_marked:
@@ -252,7 +255,7 @@ def _end(place: MarkedPlace, mark: Mark, notice: Notice) -> None:
     can_resume = bool(mark.plan) and not place.zmap.features.write_once
     try:
         if can_resume:
-            place.put(mark.stopped())
+            place.put(replace(mark, made_of=place.made_of).stopped())
             notice(f"{place.name}: is unfinished; the same command continues it")
         else:
             place.clear(force=True)

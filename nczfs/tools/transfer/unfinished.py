@@ -31,12 +31,14 @@ class Mark:
     command : "import" or "cp"; "" if that cannot be read.
     plan : a digest of everything to be made; "" if no other run can continue it.
     host, process : at work there; None after an orderly end, or if unknown.
+    made_of : digests of the chunks that the source had; empty if unknown.
     """
 
     command: str
     plan: str = ""
     host: str = ""
     process: ProcessIdentity | None = None
+    made_of: tuple[str, ...] = ()
 
     @property
     def is_under_way(self) -> bool:
@@ -106,6 +108,23 @@ class MarkedPlace:
         self.version = self.zmap.write(self.key, _spelled(mark), replaces=self.version)
         self.mark = mark
 
+    @property
+    def made_of(self) -> tuple[str, ...]:
+        """What the mark says of the chunks of the source."""
+        return () if self.mark is None else self.mark.made_of
+
+    def note(self, made_of: tuple[str, ...]) -> None:
+        """Add to the mark what the source has. Raises as `put`."""
+        assert self.mark is not None
+        self.keep(replace(self.mark, made_of=made_of))
+
+    def keep(self, mark: Mark) -> None:
+        """Put a mark, but only remember it if the store gathers writes. Raises as `put`."""
+        if self.zmap.features.gathers_writes:
+            self.mark = mark
+        else:
+            self.put(mark)
+
     def is_ours(self) -> bool:
         """Return whether the store still has the mark that was seen or put last, or still none."""
         try:
@@ -171,6 +190,7 @@ def _parsed(data: bytes) -> Mark:
             str(found["plan"]),
             str(found["host"]),
             None if process is None else _process(process),
+            tuple(map(str, found.get("made_of", ()))),
         )
     except (ValueError, TypeError, LookupError, RecursionError):
         return Mark("")

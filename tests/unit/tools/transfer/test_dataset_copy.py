@@ -599,7 +599,9 @@ def test_progress_that_raises_ends_a_copy_which_the_same_command_goes_on_with(
         copied(source, target)
 
 
-def begun(source: str, target: str, bytes_done: float = 300) -> None:
+def begun(
+    source: str, target: str, bytes_done: float = 300, choices: Choices | None = None
+) -> None:
     """A copy that was ended."""
     done = 0.0
 
@@ -610,7 +612,7 @@ def begun(source: str, target: str, bytes_done: float = 300) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        copied(source, target, progress=progress)
+        copied(source, target, progress=progress, choices=choices)
 
 
 def test_an_unfinished_copy_of_something_else_is_overwritten_when_told(
@@ -662,6 +664,53 @@ def test_what_changed_in_the_source_since_is_copied_again(source: str, target: s
         store.delete(parse_key(gone))
     copied(source, target)
     assert objects(target) == objects(source)
+
+
+@pytest.mark.parametrize("runs", [1, 2], ids=["at once", "after another interruption"])
+@pytest.mark.parametrize("codecs", [None, ()], ids=["other chunks", "other codecs too"])
+def test_values_of_chunks_that_disappeared_from_the_source_since_are_not_kept(
+    codecs: tuple[()] | None, runs: int, target: str, tmp_path: Path
+) -> None:
+    """Several chunks of the source make one of the copy, and all but one of them stay."""
+    source, other = str(tmp_path / "source"), new_url()
+    with nczfs.open(source, "w") as root:
+        root.create_dimension("t", 8)
+        root.create_dimension("x", 4)
+        for name in "ab":
+            root.create_variable(name, ("t", "x"), data=np.ones((8, 4)), chunks=(1, 4))
+    choices = Choices({"t": 4}, codecs)
+    begun(source, target, 300, choices=choices)
+    before = chunk_keys(target)
+    assert before
+    for name in "ab":
+        (tmp_path / "source" / name / "1.0").unlink()
+    for _ in range(runs - 1):
+        begun(source, target, 60, choices=choices)
+    copied(source, target, choices=choices)
+    copied(source, other, choices=choices)
+    assert objects(target) == objects(other)
+
+
+def test_what_appeared_in_one_variable_since_leaves_the_others_as_they_are(
+    target: str, tmp_path: Path
+) -> None:
+    source = str(tmp_path / "source")
+    with nczfs.open(source, "w") as root:
+        root.create_dimension("t", 8)
+        for name in "ab":
+            root.create_variable(name, ("t",), data=np.ones(8), chunks=(1,))
+    choices = Choices({"t": 4})
+    begun(source, target, 120, choices=choices)
+    store = open_store(target)
+    kept = {key: store.stat(parse_key(key)).version for key in chunk_keys(target)}
+    assert any(key.startswith("a/") for key in kept)
+    with nczfs.open(source, "r+") as root:
+        variable(root, "b")[...] = 2.0
+    copied(source, target, choices=choices)
+    for key, version in kept.items():
+        if key.startswith("a/"):
+            assert store.stat(parse_key(key)).version == version
+    assert checksums(target) == checksums(source)
 
 
 def test_metadata_that_changed_since_are_another_copy(source: str, target: str) -> None:

@@ -205,6 +205,34 @@ def test_a_source_that_changed_between_two_runs_is_read_again(copies: Copies) ->
     assert copies.copied("a") == copies.copied("one", place=None)
 
 
+def test_chunks_that_disappeared_from_the_source_between_two_runs_are_not_kept(
+    copies: Copies,
+) -> None:
+    """Each chunk of the intermediate datasets is made of two of the source."""
+    with nczfs.open(copies.source, "r+") as root:
+        variable(root, "holes")[...] = 5
+    copies.stopped("a")
+    for name in ("v", "holes"):
+        Path(copies.source, name, "c/3/0/0").unlink()
+    assert copies.copied("a") == copies.copied("one", place=None)
+    assert not list(copies.middle.iterdir())
+
+
+def test_an_intermediate_dataset_of_chunks_that_were_there_once_is_not_used(
+    copies: Copies,
+) -> None:
+    """A run without it, which had less to read, came in between."""
+    with nczfs.open(copies.source, "r+") as root:
+        variable(root, "holes")[...] = 5
+    copies.stopped("a")
+    Path(copies.source, "holes/c/3/0/0").unlink()
+    with pytest.raises(NczfsError, match="stopped"):
+        copies.copied("a", place=None, progress=lambda done: stop() if done else None)
+    assert list(copies.middle.iterdir())
+    assert copies.copied("a") == copies.copied("one", place=None)
+    assert not list(copies.middle.iterdir())
+
+
 def test_an_unchanged_source_is_not_read_again(copies: Copies) -> None:
     copies.stopped("a")
     before = {p: p.stat().st_ino for p in copies.middle.glob("*/values/c/*/*/*")}
