@@ -15,6 +15,7 @@ from tests.support.dependents import DOT, V2, VALUES, write_dependents_sample
 from tests.support.mounts import mounted
 
 NAME = "d.zarr"
+IN_ORDER = "mkdir -p $2 && tar -C $1 -cf - . | tar -C $2 -xf -"
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -51,6 +52,34 @@ def test_a_copy_of_a_primary_takes_its_dependents_along(datasets: Any) -> None:
                 assert found[...].tobytes() == values.tobytes()
             primary: Any = opened[path]
             assert list(primary.dependents) == ["mask", "q", "twin"]
+
+
+def test_a_copy_in_the_order_of_listings_takes_them_along_whatever_was_looked_at(
+    datasets: Any,
+) -> None:
+    """SEMANTICS D22: tar goes by listings, and cp by inode numbers, which come with looking."""
+    place, store = datasets
+    assert (place / NAME / "t/mask/why/values.raw").stat().st_size == 48
+    for source, goal in ((f"{NAME}/t", f"{NAME}/x"), (f"{NAME}/x", f"{NAME}/y"), (NAME, "f.zarr")):
+        copied = run("sh", "-c", IN_ORDER, "sh", place / source, place / goal)
+        assert (copied.returncode, copied.stderr) == (0, "")
+    for root, path in ((store / NAME, "y"), (store / "f.zarr", "x"), (store / "f.zarr", "t")):
+        with nczfs.open(str(root)) as opened:
+            for name, values in VALUES.items():
+                found: Any = opened[f"{path}{name[1:]}"]
+                assert found[...].tobytes() == values.tobytes()
+
+
+def test_the_same_files_once_more_change_nothing(datasets: Any) -> None:
+    place, store = datasets
+    source, goal = place / NAME / "t", place / NAME / "again"
+    once = run("sh", "-c", IN_ORDER, "sh", source, goal)
+    files = {p for p in (store / NAME / "again").rglob("*") if p.is_file()}
+    before = {p: p.read_bytes() for p in files}
+    assert len(files) > 16
+    twice = run("cp", "-rT", source, goal)
+    assert [each.stderr for each in (once, twice)] == ["", ""]
+    assert {p: p.read_bytes() for p in files} == before
 
 
 def test_directories_that_come_before_the_primary_become_those_of_its_arrays(datasets: Any) -> None:

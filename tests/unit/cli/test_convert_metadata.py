@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import nczfs
 from nczfs.cli.main import main
+from tests.support.dependents import DOT, write_dependents_sample
 
 
 @pytest.fixture
@@ -44,6 +46,24 @@ def test_the_old_documents_are_removed_at_once_or_later(
     assert not list(dataset.rglob(".z*"))
     with nczfs.open(str(dataset)) as root:
         assert root.groups["g"].variables["v"][...].tolist() == [1, 2]
+
+
+def test_what_arrays_declare_stays_declared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEMANTICS D22: an attribute of Zarr v2 is one of v3, and dependents are in v3 already."""
+    dataset, mask = tmp_path / "d.zarr", {"mask": {"chunk_key_encoding": DOT}}
+    with nczfs.open(str(dataset), "w", format="zarr2") as root:
+        root.create_variable("v", (2, 2), "u1", [[1, 2], [3, 4]])
+    (dataset / "v/.zattrs").write_text(json.dumps({"dependent-arrays": mask}))
+    write_dependents_sample(tmp_path / "s.zarr")
+    before = {p: p.read_bytes() for p in (tmp_path / "s.zarr").rglob("*") if p.is_file()}
+    assert (run(dataset), run(dataset, "--remove-old"), run(tmp_path / "s.zarr")) == (0, 0, 2)
+    assert "has documents of Zarr v3" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in before} == before
+    with nczfs.open(str(dataset)) as root:
+        assert list(root.variables["v"].dependents) == ["mask"]
+        assert root.variables["v"][...].tolist() == [[1, 2], [3, 4]]
 
 
 def test_a_refusal_is_one_line_and_status_1(

@@ -19,6 +19,7 @@ from nczfs.errors import (
     NameTaken,
     NoContent,
     NoSuchNode,
+    NoSuchObject,
     NotADataset,
     StoreError,
 )
@@ -104,6 +105,25 @@ def test_a_hierarchy_with_a_name_that_the_store_cannot_have_is_refused_whole(
     with pytest.raises(BadKey, match=fault):
         create(url, tree, overwrite=True)
     assert from_store(url).node == TREE
+
+
+@pytest.mark.parametrize("kind", ["directory", "zip", "swift"])
+def test_a_hierarchy_with_a_path_that_no_key_can_have_is_refused_whole(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    tree = GroupV2({})
+    for _ in range(6):
+        tree = GroupV2({"a": X, "n" * 200: tree})
+    if kind == "swift":
+        server: S3Server = request.getfixturevalue(kind)
+        url = server.url(server.new_bucket(), "h")
+    else:
+        url = str(tmp_path / f"a.{'zip' if kind == 'zip' else 'zarr'}")
+    with pytest.raises(BadKey, match="more than 1024 bytes"):
+        create(url, tree)
+    with pytest.raises((NoContent, NoSuchObject, NotADataset)):
+        from_store(url)
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_hierarchy_is_replaced_only_when_asked(tmp_path: Path) -> None:
