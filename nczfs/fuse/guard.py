@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from nczfs.fuse import mounting
@@ -40,18 +40,28 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, mountpoint: str) -> None:
-        """Guard the mount at a mount point."""
+        """Guard the mount at a mount point, if this process may end its connection."""
         entry = mounting.find_mount(mountpoint)
         if entry is None:
             return
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, entry.device.partition(":")[2], str(os.getpid())],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        # Opened here, while the mount is there: once it is gone, a later connection may get the
+        # number, and a guard that is slow to start would end that one.
+        try:
+            lever = open_lever(entry.device.partition(":")[2])
+        except OSError:
+            return  # not root, and the file system of /sys/fs/fuse/connections is not mounted
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(lever), str(os.getpid())],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[lever],
+            )
+        finally:
+            os.close(lever)
 
     def stop(self) -> None:
         """End the guard after unmounting."""
@@ -60,15 +70,10 @@ class Guard:
             self._process.wait()
 
 
-def main(connection: str, daemon: int) -> None:
-    """Wait for the end of a daemon, and abort its connection."""
+def main(lever: int, daemon: int) -> None:
+    """Wait for the end of a daemon, and abort its connection through an open descriptor."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {_DEATH})
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(_DEATH))
-    try:
-        # Open, it belongs to this connection, not to a later one with the same number.
-        lever = open_lever(connection)
-    except OSError:
-        return  # not root, and the file system of /sys/fs/fuse/connections is not mounted
     # It may have ended before the kernel was asked for the signal.
     while is_alive(daemon) and signal.sigtimedwait({_DEATH}, _LOOK_AGAIN_S) is None:
         pass
@@ -82,10 +87,13 @@ def open_lever(connection: str) -> int:
         return os.open(CONNECTIONS / connection / "abort", os.O_WRONLY)
     # Not mounted here, as in most containers: root may mount it privately.
     libc = ctypes.CDLL(None, use_errno=True)
-    context = _done(libc.syscall(_FSOPEN, b"fusectl", _CLOEXEC))
-    _done(libc.syscall(_FSCONFIG, context, _CMD_CREATE, None, None, 0))
-    directory = _done(libc.syscall(_FSMOUNT, context, _CLOEXEC, 0))
-    return os.open(f"{connection}/abort", os.O_WRONLY, dir_fd=directory)
+    with ExitStack() as opened:
+        context = _done(libc.syscall(_FSOPEN, b"fusectl", _CLOEXEC))
+        opened.callback(os.close, context)
+        _done(libc.syscall(_FSCONFIG, context, _CMD_CREATE, None, None, 0))
+        directory = _done(libc.syscall(_FSMOUNT, context, _CLOEXEC, 0))
+        opened.callback(os.close, directory)
+        return os.open(f"{connection}/abort", os.O_WRONLY, dir_fd=directory)
 
 
 def is_alive(pid: int) -> bool:
@@ -106,4 +114,4 @@ def _done(result: int) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,69 @@
+"""The guards of real mounts: each ends the connection of its own daemon alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nczfs.fuse.mounting import find_mount
+from tests.support.mounts import NCZFS, mounted, served
+from tests.support.waiting import until
+
+KILLED = """
+import os, signal, sys
+from nczfs.fuse.guard import Guard
+sys.executable = sys.argv[2]
+guard = Guard()
+guard.start(sys.argv[1])
+print(guard._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def guard_of_a_killed_process(mount: Path, executable: str) -> int:
+    """Return the process that guards a mount for a process that was killed."""
+    words = [sys.executable, "-c", KILLED, str(mount), executable]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    return int(done.stdout)
+
+
+def is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}/exe").exists()
+
+
+def test_the_connection_of_a_killed_process_is_ended(tmp_path: Path) -> None:
+    command = [*NCZFS, "mount", "--foreground", str(tmp_path)]
+    with served(command, expect=".*", exit_codes=None) as mount:
+        guard = guard_of_a_killed_process(mount.path, sys.executable)
+        until(lambda: not is_there(guard))
+        with pytest.raises(OSError, match="Transport endpoint is not connected"):
+            os.listdir(mount.path)
+
+
+def test_a_guard_that_starts_late_ends_no_other_mount(tmp_path: Path) -> None:
+    """The kernel gives the number of a connection to the next one."""
+    slow, go = tmp_path / "slow", tmp_path / "go"
+    os.mkfifo(go)
+    slow.write_text(f'#!/bin/sh\nread line < "{go}"\nexec "{sys.executable}" "$@"\n')
+    slow.chmod(0o755)
+    store = tmp_path / "store"
+    store.mkdir()
+    with mounted(store) as mount:
+        guard = guard_of_a_killed_process(mount, str(slow))
+        entry = find_mount(str(mount))
+        assert entry is not None
+        number = entry.device
+    with mounted(store) as mount:
+        entry = find_mount(str(mount))
+        assert entry is not None
+        is_reused = entry.device == number
+        go.write_text("\n")
+        until(lambda: not is_there(guard))
+        assert os.listdir(mount)
+        assert is_reused or os.environ.get("PYTEST_XDIST_WORKER")
