@@ -47,16 +47,26 @@ def memory() -> GatedZMap:
     return memory
 
 
+def options(spool_dir: Path, ttl_s: float, flush_age_s: float) -> VfsOptions:
+    engine = EngineOptions(cache_bytes_max=0, metadata_ttl_s=ttl_s, flush_age_s=flush_age_s)
+    return VfsOptions(engine=engine, read_only=False, spool_dir=spool_dir)
+
+
 @pytest.fixture(params=[0.0, 60.0])
 def fs(
     request: pytest.FixtureRequest, memory: GatedZMap, tmp_path: Path
 ) -> Iterator[TreeFileSystem]:
-    options = VfsOptions(
-        engine=EngineOptions(cache_bytes_max=0, metadata_ttl_s=request.param, flush_age_s=0.01),
-        read_only=False,
-        spool_dir=tmp_path / "spool",
-    )
-    mounted = tree_over(memory, options, "memory://store")
+    mounted = tree_over(memory, options(tmp_path / "spool", request.param, 0.01), "memory://store")
+    yield mounted
+    mounted.close()
+
+
+@pytest.fixture(params=[0.0, 60.0])
+def waiting(
+    request: pytest.FixtureRequest, memory: GatedZMap, tmp_path: Path
+) -> Iterator[TreeFileSystem]:
+    """A mount that stores nothing before it is asked to."""
+    mounted = tree_over(memory, options(tmp_path / "spool", request.param, 3600), "memory://store")
     yield mounted
     mounted.close()
 
@@ -181,18 +191,18 @@ def test_appended_records_keep_their_place_before_those_that_a_truncation_adds(
 
 
 def test_a_record_at_an_offset_stays_there_when_appended_ones_move_behind_those_of_others(
-    fs: TreeFileSystem, memory: GatedZMap
+    waiting: TreeFileSystem, memory: GatedZMap
 ) -> None:
     """SEMANTICS W34, W55."""
-    size = find(fs, RAW).size
-    appending = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
-    beside = open_file(fs, RAW, os.O_RDWR)
-    fs.write(appending, size, np.array([record(1, 0), record(1, 1)], "<i4").tobytes())
+    size = find(waiting, RAW).size
+    appending = open_file(waiting, RAW, os.O_WRONLY | os.O_APPEND)
+    beside = open_file(waiting, RAW, os.O_RDWR)
+    waiting.write(appending, size, np.array([record(1, 0), record(1, 1)], "<i4").tobytes())
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
         root.variables["r"][2:] = [record(3, 0)]
-    fs.write(beside, size + 2 * RECORD_BYTES, np.array(record(2, 0), "<i4").tobytes())
+    waiting.write(beside, size + 2 * RECORD_BYTES, np.array(record(2, 0), "<i4").tobytes())
     for handle in (appending, beside):
-        close(fs, handle)
+        close(waiting, handle)
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
         assert root.variables["r"][2:].tolist() == [record(3, 0), record(1, 0), record(2, 0)]
 
