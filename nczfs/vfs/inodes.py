@@ -15,6 +15,10 @@ from nczfs.vfs.nodes import Directory, NumberedDirectory, TreeNode
 # numbers have 64 bits, and are never reused.
 BLOCK_COUNT_MAX = 1 << 40
 
+# `cp -r` copies the entries of a directory in the order of their numbers (coreutils, savedir.c:
+# SAVEDIR_SORT_FASTREAD). An array has to be there before those that it declares.
+FIRST_OF_DIRECTORIES = 1 << 62
+
 
 class Inode:
     """An inode in use: its node, its place, and why it must be kept.
@@ -77,7 +81,9 @@ class _Block:
 
 
 class InodeTable:
-    """Inodes by number and by place. Numbers come from a counter and are never reused.
+    """Inodes by number and by place. Numbers come from counters and are never reused.
+
+    Directories have greater numbers than all files.
 
     Entries of a `NumberedDirectory` get a block of consecutive numbers without separate records,
     so that ten million chunk files cost nothing. `_lock` guards all tables and counts.
@@ -86,6 +92,7 @@ class InodeTable:
     def __init__(self, root: Directory) -> None:
         self._lock = threading.Lock()
         self._next = ROOT_INODE + 1
+        self._next_directory = FIRST_OF_DIRECTORIES
         self._by_number: dict[int, Inode] = {}
         self._children: dict[int, dict[str, Inode]] = {}
         self._blocks: list[_Block] = []
@@ -131,8 +138,7 @@ class InodeTable:
                     known.node = node
                     return known
                 self._displace(known)
-            inode = Inode(InodeNo(self._next), parent.ino, name, node)
-            self._next += 1
+            inode = Inode(self._new_number(node), parent.ino, name, node)
             self._by_number[inode.ino] = inode
             self._place(inode)
             return inode
@@ -288,6 +294,13 @@ class InodeTable:
                 break
             inode = parent
         return "/" + "/".join(reversed(names))
+
+    def _new_number(self, node: TreeNode) -> InodeNo:
+        if isinstance(node, Directory):
+            self._next_directory += 1
+            return InodeNo(self._next_directory - 1)
+        self._next += 1
+        return InodeNo(self._next - 1)
 
     def _drop_if_unused(self, inode: Inode) -> None:
         if inode.lookups or inode.opens or inode.ino == ROOT_INODE:

@@ -15,7 +15,6 @@ from tests.support.dependents import DOT, V2, VALUES, write_dependents_sample
 from tests.support.mounts import mounted
 
 NAME = "d.zarr"
-IN_ORDER = "mkdir -p $2 && tar -C $1 -cf - . | tar -C $2 -xf -"
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -37,43 +36,61 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield mount / "datasets", store
 
 
-def test_a_copy_of_a_primary_takes_its_dependents_along(datasets: Any) -> None:
-    """SEMANTICS D22."""
-    place, store = datasets
-    for source, goal in ((NAME, "e.zarr"), (f"{NAME}/t", f"{NAME}/u")):
-        copied = run("cp", "-r", place / source, place / goal)
-        assert (copied.returncode, copied.stderr) == (0, "")
-    # The values of a twin are those of its primary, and are not copied a second time.
-    assert set((place / NAME / "t/twin").iterdir()) == {place / NAME / "t/twin/info.json"}
-    for root, path in ((store / "e.zarr", "t"), (store / NAME, "u")):
-        with nczfs.open(str(root)) as opened:
-            for name, values in VALUES.items():
-                found: Any = opened[f"{path}{name[1:]}"]
-                assert found[...].tobytes() == values.tobytes()
-            primary: Any = opened[path]
-            assert list(primary.dependents) == ["mask", "q", "twin"]
+def values_at(root: Path, path: str) -> dict[str, bytes]:
+    """Return the values of a primary in a store and of its dependents, by their paths from t."""
+    with nczfs.open(str(root)) as opened:
+        primary: Any = opened[path]
+        assert list(primary.dependents) == ["mask", "q", "twin"]
+        found: dict[str, Any] = {name: opened[f"{path}{name[1:]}"] for name in VALUES}
+        return {name: each[...].tobytes() for name, each in found.items()}
 
 
-def test_a_copy_in_the_order_of_listings_takes_them_along_whatever_was_looked_at(
-    datasets: Any,
-) -> None:
-    """SEMANTICS D22: tar goes by listings, and cp by inode numbers, which come with looking."""
+EXPECTED = {name: values.tobytes() for name, values in VALUES.items()}
+COPIERS = {
+    "cp": ("cp", "-rT"),
+    "rsync": ("rsync", "-r"),
+    "rsync-in-place": ("rsync", "-r", "--inplace"),
+    "tar": ("sh", "-c", "mkdir $2 && tar -C $1 -cf - . | tar -C $2 -xf -", "sh"),
+}
+
+
+@pytest.mark.parametrize("copier", COPIERS)
+def test_programs_copy_a_primary_with_its_dependents(datasets: Any, copier: str) -> None:
+    """SEMANTICS D22. cp copies in the order of inode numbers: they must not come with looking."""
     place, store = datasets
     assert (place / NAME / "t/mask/why/values.raw").stat().st_size == 48
-    for source, goal in ((f"{NAME}/t", f"{NAME}/x"), (f"{NAME}/x", f"{NAME}/y"), (NAME, "f.zarr")):
-        copied = run("sh", "-c", IN_ORDER, "sh", place / source, place / goal)
+    first, second, whole = (f"{each}-by-{copier}" for each in ("first", "second", "whole"))
+    copies = (
+        (f"{NAME}/t", f"{NAME}/{first}"),
+        (f"{NAME}/{first}", f"{NAME}/{second}"),
+        (NAME, f"{whole}.zarr"),
+    )
+    for source, goal in copies:
+        # rsync would put the source itself into the goal without the slash.
+        copied = run(*COPIERS[copier], f"{place / source}/", place / goal)
         assert (copied.returncode, copied.stderr) == (0, "")
-    for root, path in ((store / NAME, "y"), (store / "f.zarr", "x"), (store / "f.zarr", "t")):
-        with nczfs.open(str(root)) as opened:
-            for name, values in VALUES.items():
-                found: Any = opened[f"{path}{name[1:]}"]
-                assert found[...].tobytes() == values.tobytes()
+    assert values_at(store / NAME, second) == EXPECTED
+    for path in ("t", first):
+        assert values_at(store / f"{whole}.zarr", path) == EXPECTED
+    # The values of a twin are those of its primary, and are not copied a second time.
+    assert [each.name for each in (place / NAME / second / "twin").iterdir()] == ["info.json"]
+
+
+def test_directories_and_documents_may_come_at_the_same_time(datasets: Any) -> None:
+    """One process of rsync makes the directories, while another one writes the documents."""
+    place, store = datasets
+    for number in range(8):
+        goal = f"together {number}"
+        words = ("rsync", "-r", *["--inplace"] * (number % 2))
+        copied = run(*words, f"{place / NAME}/t/", place / NAME / goal)
+        assert (copied.returncode, copied.stderr) == (0, "")
+        assert values_at(store / NAME, goal) == EXPECTED
 
 
 def test_the_same_files_once_more_change_nothing(datasets: Any) -> None:
     place, store = datasets
     source, goal = place / NAME / "t", place / NAME / "again"
-    once = run("sh", "-c", IN_ORDER, "sh", source, goal)
+    once = run("cp", "-r", source, goal)
     files = {p for p in (store / NAME / "again").rglob("*") if p.is_file()}
     before = {p: p.read_bytes() for p in files}
     assert len(files) > 16

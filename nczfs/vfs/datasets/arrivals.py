@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from nczfs.engine.chunks.place import Gate
 from nczfs.engine.spool.space import Spool
 from nczfs.vfs.datasets.heldfiles import HeldFiles
 from nczfs.vfs.datasets.hiding import Hidden
@@ -25,11 +26,17 @@ class Arrivals(HeldFiles):
     ----------
     hidden : what each directory does not show.
     spool : where files are held.
+
+    Attributes
+    ----------
+    making : a gate that is closed for a group while that becomes a variable and empty groups below
+        it become arrays that this one declares; those who make directories are inside.
     """
 
     def __init__(self, hidden: Hidden, spool: Spool) -> None:
         super().__init__(spool)
         self.hidden = hidden
+        self.making = Gate()
         self._without_format: set[Prefix] = set()
 
     def begin(self, prefix: Prefix, *, is_dataset: bool) -> None:

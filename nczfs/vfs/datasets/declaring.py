@@ -33,6 +33,7 @@ from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.views.declaration import WantedNode, WantedVariable, wanted_node
+from nczfs.zmap.keys import Prefix
 
 INFO_BYTES_MAX = 16 << 20
 
@@ -119,17 +120,26 @@ class OpenDeclaration(OpenJudged):
             with self._refused():
                 wanted = wanted_node(self._name, data)
                 making = self._making(wanted)
-                came = self._node.follow(self._members)
-                self._node.follow(lambda path: making.make(path, wanted))
-            arrivals = self._context.arrivals
-            if arrivals is not None and isinstance(wanted, WantedVariable):
-                for name in came:
-                    arrivals.hidden.put(self._node.prefix, name)
-            if arrivals is not None:
-                arrivals.settle_format(self._dataset.root)
+                if self._context.arrivals is not None and isinstance(wanted, WantedVariable):
+                    self._node.follow(lambda path: self._turn(path, making, wanted))
+                else:
+                    self._node.follow(lambda path: making.make(path, wanted))
+            if self._context.arrivals is not None:
+                self._context.arrivals.settle_format(self._dataset.root)
             if isinstance(wanted, WantedVariable):
                 self._made()
                 self._land()
+
+    def _turn(self, path: str, making: Making, wanted: WantedVariable) -> None:
+        """Make a variable of a copy, with the directories that came for arrays it declares."""
+        arrivals = self._context.arrivals
+        assert arrivals is not None
+        with arrivals.making.closed(self._dataset.prefix(path)):
+            came = self._hollow_below(path)
+            making.make(path, wanted)
+            for each in came:
+                above, _, name = self._dataset.prefix(each).rpartition("/")
+                arrivals.hidden.put(Prefix(above), name)
 
     def close(self) -> None:
         """Drop a document from which the last flush made no variable; its writer got the error."""
@@ -154,10 +164,11 @@ class OpenDeclaration(OpenJudged):
         editor = self._editing.editor(dataset)
         return Making(editor, changed, takes_copies=arrivals is not None)
 
-    def _members(self, path: str) -> Sequence[str]:
-        """Return the members of a group, which give way to dependent arrays of their names."""
+    def _hollow_below(self, path: str) -> Sequence[str]:
+        """Return the empty groups below one, if all are; they give way to dependent arrays."""
         is_group = isinstance(self._dataset.node(path), GroupHeader)
-        return self._dataset.names(path) if is_group else ()
+        found = self._editing.editor(self._dataset).hollow_below(path) if is_group else None
+        return found or ()
 
     def _held(self) -> dict[str, HeldFile]:
         arrivals = self._context.arrivals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from nczfs import metrics
@@ -23,6 +24,7 @@ from nczfs.errors import (
     PathError,
     PathExists,
 )
+from nczfs.formats.names import below
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import AttributeChanges
@@ -143,6 +145,11 @@ class PrefixDirectory(Directory):
 
     def mkdir(self, name: str, mode: int) -> Directory:
         """Make a group in a group; anywhere else a new dataset."""
+        arrivals = self.tree.arrivals
+        with nullcontext() if arrivals is None else arrivals.making.inside(lambda: self.prefix):
+            return self._make(name)
+
+    def _make(self, name: str) -> Directory:
         editing = self._editing
         resolved = self.resolve()
         if editing is None or isinstance(resolved, Broken):
@@ -157,11 +164,8 @@ class PrefixDirectory(Directory):
             raise BadArgument(f"{name}: cannot be the name of a group")
         if isinstance(resolved, At) and is_part_of_a_copy(self.tree, self.prefix, name):
             raise self._noted(name, NotPermitted(f"{name}: {COPYING}"))
-        try:
+        with suppress(NoSuchPath):
             self._child(name, resolved)
-        except NoSuchPath:
-            pass
-        else:
             raise PathExists(f"{name}: exists already")
         arrivals = self.tree.arrivals
         if isinstance(resolved, At) and arrivals is not None:
@@ -170,8 +174,7 @@ class PrefixDirectory(Directory):
             name = self._shown_as(name)
         prefix = Prefix(keys.parse_key(keys.join(self.prefix, name)))
         if isinstance(resolved, At):
-            path = f"{resolved.path}/{name}" if resolved.path else name
-            editing.create_group(resolved.dataset, path)
+            editing.create_group(resolved.dataset, below(resolved.path, name))
         else:
             editing.create_root(prefix)
             self.tree.known.made(prefix)
@@ -415,21 +418,21 @@ class PrefixDirectory(Directory):
             member = self._member(resolved, name)
             if not isinstance(member.resolve(), Plain) or resolved.lists_members:
                 return member
-        below = self._below(name)
+        plain = self._below(name)
         if entry is not None:
             is_prefix = entry.is_prefix
         elif listed:
             is_prefix = False
         else:
-            begins = isinstance(resolved, Plain) and not isinstance(below.resolve(), Plain)
+            begins = isinstance(resolved, Plain) and not isinstance(plain.resolve(), Plain)
             is_prefix = begins or metadata.has_keys(Prefix(key))
         if is_prefix:
-            return below
+            return plain
         is_there = entry is not None or not listed
         if is_there and name.endswith(ARCHIVE_SUFFIXES) and (archive := self._archive(key)):
             return archive
         if self.tree.removing is not None and self.tree.removing.hidden.is_kept(Prefix(key)):
-            return below
+            return plain
         raise NoSuchPath(f"{name}: no such file")
 
     def _members(self, resolved: Plain | At) -> Iterator[tuple[str, TreeNode]]:
@@ -478,10 +481,8 @@ class PrefixDirectory(Directory):
             return None
 
     def _member(self, group: At, name: str) -> MemberDirectory:
-        path = f"{group.path}/{name}" if group.path else name
-        return MemberDirectory(
-            self.tree, Prefix(keys.join(self.prefix, name)), name, group.dataset, path
-        )
+        prefix, path = Prefix(keys.join(self.prefix, name)), below(group.path, name)
+        return MemberDirectory(self.tree, prefix, name, group.dataset, path)
 
     def _files(self, resolved: Broken | At) -> Mapping[str, Callable[[], TreeNode]]:
         """Return the virtual files that this mount shows and that were not removed."""
