@@ -15,7 +15,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.codecs.registry import pipeline_of
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec, Json

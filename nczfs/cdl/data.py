@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.cdl.leaves import Values, dtype_of
+from nczfs.buffers import Values
+from nczfs.cdl.leaves import dtype_of
 from nczfs.cdl.printer import PrintedVariable
 from nczfs.cdl.values import USUAL_DIGITS, Digits, data_number, escaped_name, quoted
 from nczfs.model.dtypes import DEFAULT_FILL, NcType

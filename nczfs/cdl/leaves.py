@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.cdl.constants import Constant, Item, Marker, converted, text_of, wrapped
 from nczfs.cdl.tokens import Scanner, decoded, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
-
-Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 # Most data: numbers without suffixes, NaN and infinities, and the filler, each with its comma. Up
 # to 18 digits are in the range of 64 bits, and a leading 0 can mean octal.

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.cdl.constants import Misfit, item_of
-from nczfs.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, Values, dtype_of
+from nczfs.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, dtype_of
 from nczfs.cdl.tokens import Scanner
 from nczfs.errors import Unsupported
 from nczfs.model.dtypes import NcType

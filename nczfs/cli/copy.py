@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nczfs.library.variable import Variable
     from nczfs.tools.cluster.dask import Cluster
     from nczfs.tools.progress import Progress
-    from nczfs.tools.transfer.intermediate import Between, Place
+    from nczfs.tools.transfer.intermediate import Between, IntermediatePlace
     from nczfs.tools.transfer.target import NewNode
 
 _PURE_WORDS = frozenset({"zarr", "xarray", "noxarray"})
@@ -193,9 +193,9 @@ def _between(cluster: Cluster | None, root: str, settings: Settings) -> Between 
 
 def _intermediate(
     url: str, request: CommandLine, memory_limit_bytes: int, between: Between | None
-) -> Place:
+) -> IntermediatePlace:
     """Return where intermediate datasets are made."""
-    from nczfs.tools.transfer.intermediate import Place
+    from nczfs.tools.transfer.intermediate import IntermediatePlace
     from nczfs.tools.transfer.target import NewNode
 
     settings = settings_for(request, url)
@@ -205,7 +205,7 @@ def _intermediate(
         store_options=store_options(settings),
         engine_options=engine_options(settings),
     )
-    return Place(new, between)
+    return IntermediatePlace(new, between)
 
 
 def _target(

@@ -26,7 +26,7 @@ from nczfs.model.printing import printable
 if TYPE_CHECKING:
     from nczfs.tools.cluster.opening import OpenedBy
     from nczfs.tools.diff.comparison import Uncomparable
-    from nczfs.tools.diff.differences import Difference
+    from nczfs.tools.diff.differences import DatasetDifference
     from nczfs.tools.diff.side import Side
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
@@ -92,7 +92,7 @@ def run(request: CommandLine) -> int:
     for url in (arguments.url, arguments.other):
         if is_netcdf_file(url) or is_cdl(url):
             check_no_cluster(arguments, f"{url}: is a file, which one process reads")
-    differences: list[Difference] = []
+    differences: list[DatasetDifference] = []
     troubles: list[Uncomparable] = []
     with ExitStack() as stack:
         cluster = stack.enter_context(cluster_of(arguments))
@@ -160,7 +160,7 @@ def _opened_by(root: str, settings: Settings, limit: int) -> OpenedBy:
 def _print_document(
     arguments: argparse.Namespace,
     request: CommandLine,
-    differences: list[Difference],
+    differences: list[DatasetDifference],
     troubles: list[Uncomparable],
 ) -> None:
     document = {

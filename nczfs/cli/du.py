@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nczfs.cli import logs
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
-from nczfs.cli.ls import complain_of_names, complain_of_unfinished
+from nczfs.cli.ls import Row, complain_of_names, complain_of_unfinished
 from nczfs.cli.progress import progress_bar
 from nczfs.cli.sizes import ratio_of, ratio_text, size_cell, table
 from nczfs.cli.sources import Settings
@@ -20,7 +20,6 @@ from nczfs.errors import NoContent, NotADataset
 if TYPE_CHECKING:
     from nczfs.tools.usage import Usage
 
-Row = dict[str, Any]
 
 _HEADER = ("OBJECTS", "STORED", "DECODED", "RATIO", "NAME")
 _NUMBERS = (0, 1, 2, 3)

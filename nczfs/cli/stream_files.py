@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nczfs.tools.transfer.ncstream_import import Stream
     from nczfs.tools.transfer.target import NewNode
     from nczfs.views.netcdf.content import FileContent
-    from nczfs.zmap.objectfile import ObjectFile
+    from nczfs.zmap.objectfile import ObjectReader
 
 STREAM = "ncstream"
 PIPE = "-"
@@ -106,7 +106,7 @@ def _opened_stream(place: str, skips: bool, settings: Settings) -> Iterator[Stre
 
 
 @contextmanager
-def _opened_object(url: str, settings: Settings) -> Iterator[ObjectFile]:
+def _opened_object(url: str, settings: Settings) -> Iterator[ObjectReader]:
     """Open an object of a store that begins as streams do."""
     from nczfs.cli.store import store_options
     from nczfs.ncstream.framing import HEADER, MAGIC_BYTES, START

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from nczfs.buffers import Buffer
 from nczfs.model.printing import encoded, printable
-from nczfs.zmap.base import Buffer
 
 
 class _Output(io.FileIO):

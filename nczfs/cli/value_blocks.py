@@ -8,8 +8,8 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.selection import Axis, select
-from nczfs.engine.chunks.loaded import Values
 from nczfs.library.variable import Variable
 from nczfs.model.boxes import whole
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs import buffers
-from nczfs.codecs.base import Values
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size
 from nczfs.errors import CorruptChunk
 from nczfs.messages import shown, size_text
@@ -20,7 +20,7 @@ from nczfs.model.hierarchy import CodecSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class ArraySpec:
     """The array between two codecs of a chain.
 
     Attributes
@@ -46,7 +46,7 @@ class Form:
         """The bytes of all elements (for variable-length types: of their references)."""
         return self.count * self.dtype.itemsize
 
-    def of_shape(self, shape: tuple[int, ...]) -> Form:
+    def of_shape(self, shape: tuple[int, ...]) -> ArraySpec:
         """Return the form of an array of the same elements in another shape."""
         return replace(self, shape=shape)
 
@@ -66,7 +66,7 @@ class Form:
         return target
 
 
-class Room:
+class MemoryLimit:
     """The memory that elements of variable length may take, which only the data state."""
 
     __slots__ = ("_left", "_limit")
@@ -88,7 +88,8 @@ class Room:
 class ArrayCodec(ABC):
     """A codec from array to array. Immutable, and safe to use from any number of threads.
 
-    Arrays between codecs have any strides and byte order; `Form.plain` gives what a codec needs.
+    Arrays between codecs have any strides and byte order; `ArraySpec.plain` gives what a codec
+    needs.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class ArrayCodec(ABC):
     is_cheap: bool = True
     """Whether it decodes more than about 1 GB/s."""
 
-    encoded: Form
+    encoded: ArraySpec
 
     @abstractmethod
     def decode(self, values: Values) -> Values:
@@ -123,7 +124,7 @@ class Serializer(ABC):
     size: Size
 
     @abstractmethod
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         """Undo the codec; surplus bytes are ignored. The result may be a view of the data."""
 
     @abstractmethod
@@ -131,21 +132,23 @@ class Serializer(ABC):
         """Apply the codec."""
 
 
-class Chain(Protocol):
+class ChunkCodecs(Protocol):
     """All codecs of a chunk, for codecs that contain chains."""
 
     @property
     def is_cheap(self) -> bool: ...
     @property
     def encoded_size(self) -> Size: ...
-    def decode(self, flat: Flat, room: Room) -> Values: ...
+    def decode(self, flat: Flat, room: MemoryLimit) -> Values: ...
     def encode(self, values: Values) -> Flat: ...
 
 
 class MakeChain(Protocol):
     """A function that makes the chain of arrays of a form, and raises UnknownCodec."""
 
-    def __call__(self, codecs: Sequence[CodecSpec], form: Form, context: Context) -> Chain: ...
+    def __call__(
+        self, codecs: Sequence[CodecSpec], form: ArraySpec, context: Context
+    ) -> ChunkCodecs: ...
 
 
 MakeInstalled: TypeAlias = Callable[[CodecSpec], Codec]

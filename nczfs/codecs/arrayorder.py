@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import ArrayCodec, Context, Form, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArrayCodec, ArraySpec, Context, StrictSettings
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
@@ -16,7 +16,7 @@ from nczfs.model.hierarchy import Json
 class Transpose(ArrayCodec):
     """Dimension i of the encoded array is dimension ``order[i]`` of the decoded one."""
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("order")
         self._order = _permutation(settings, len(form.shape))
         self._inverse = tuple(sorted(range(len(self._order)), key=self._order.__getitem__))
@@ -53,7 +53,7 @@ def _numbers(value: Json) -> list[int] | None:
 class Reshape(ArrayCodec):
     """Another shape of the same elements in C order."""
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("shape")
         self._form = form
         self.encoded = form.of_shape(_reshaped(settings, form.shape))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
+from nczfs.buffers import Buffer, Values
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
-Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 TooLong: TypeAlias = Callable[[str], object]
 """Receives the message about a chunk with too many bytes, in the thread that decodes it."""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import ArrayCodec, Context, Form, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArrayCodec, ArraySpec, Context, StrictSettings
 from nczfs.codecs.codec import Flat
 from nczfs.model.smallnumbers import number_kind, small_number
 
@@ -27,7 +27,7 @@ class BitRounding(ArrayCodec):
     out of the type is cut off.
     """
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("id", "keepbits")
         kind = number_kind(form.dtype)
         name = small_number(form.dtype)

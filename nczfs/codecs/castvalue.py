@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import ArrayCodec, Context, Form, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArrayCodec, ArraySpec, Context, StrictSettings
 from nczfs.codecs.rounding import ROUNDINGS, Cast
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import Json
@@ -41,7 +41,7 @@ class CastValue(ArrayCodec):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("data_type", "rounding", "out_of_range", "scalar_map")
         if number_kind(form.dtype) not in "iuf":
             raise settings.refused(f"it casts only real numbers, not {form.dtype}")
@@ -61,7 +61,7 @@ class CastValue(ArrayCodec):
         self._decoded_of = _pairs(settings, table, "decode", target, form.dtype)
         self.encoded = replace(form, dtype=target, fill=self._fill(settings, form))
 
-    def _fill(self, settings: StrictSettings, form: Form) -> Values:
+    def _fill(self, settings: StrictSettings, form: ArraySpec) -> Values:
         try:
             fill = self.encode(form.fill)
             back = self.decode(fill)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.model.dtypes import VlenKind, ZeroBytes, ZeroText
 from nczfs.model.hierarchy import ArrayDescription
 

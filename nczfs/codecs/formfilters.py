@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs import arrayfilters
-from nczfs.codecs.arraycodec import ArrayCodec, Context, Form, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.codecs.arraycodec import ArrayCodec, ArraySpec, Context, StrictSettings
 from nczfs.codecs.codec import Codec, CodecSettings, Size, as_bytes
 from nczfs.errors import CorruptChunk
 
@@ -26,7 +26,7 @@ class FormFilter(ArrayCodec):
     is_cheap = False
 
     def __init__(
-        self, codec: Codec, form: Form, decoded: np.dtype[Any], encoded: np.dtype[Any]
+        self, codec: Codec, form: ArraySpec, decoded: np.dtype[Any], encoded: np.dtype[Any]
     ) -> None:
         self._codec = codec
         self._form = form
@@ -48,13 +48,13 @@ class FormFilter(ArrayCodec):
 class PackedBooleans(ArrayCodec):
     """Booleans as bits in an array of bytes, one of which says how many bits are unused."""
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("id")
         if form.dtype.kind != "b":
             raise settings.refused(f"it packs only booleans, not {form.dtype}")
         self._codec = arrayfilters.PackBits(settings)
         self._form = form
-        self.encoded = Form((1 + -(-form.count // 8),), np.dtype("u1"), np.zeros((), "u1"))
+        self.encoded = ArraySpec((1 + -(-form.count // 8),), np.dtype("u1"), np.zeros((), "u1"))
 
     def decode(self, values: Values) -> Values:
         size = Size.exactly(self._form.count)
@@ -69,10 +69,10 @@ class PackedBooleans(ArrayCodec):
 
 def _filter(
     make: Callable[[CodecSettings], Codec], decoded: str, encoded: str | None, *others: str
-) -> Callable[[StrictSettings, Form, Context], ArrayCodec]:
+) -> Callable[[StrictSettings, ArraySpec, Context], ArrayCodec]:
     """Return a maker of a filter with its settings for the types before and after it."""
 
-    def made(settings: StrictSettings, form: Form, context: Context) -> ArrayCodec:
+    def made(settings: StrictSettings, form: ArraySpec, context: Context) -> ArrayCodec:
         settings.known("id", decoded, *([encoded] if encoded else []), *others)
         if form.dtype.kind not in "biufcmM":
             raise settings.refused(f"it filters only numbers, not {form.dtype}")

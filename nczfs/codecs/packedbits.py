@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import Context, Form, Room, Serializer, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArraySpec, Context, MemoryLimit, Serializer, StrictSettings
 from nczfs.codecs.codec import Flat, Size
 from nczfs.codecs.serializers import whole
 from nczfs.errors import CorruptChunk
@@ -29,7 +29,7 @@ class PackedBits(Serializer):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("padding_encoding", "first_bit", "last_bit")
         kind = number_kind(form.dtype)
         if kind not in "biufc":
@@ -52,7 +52,7 @@ class PackedBits(Serializer):
         self._nbytes = -(-count // 8)
         self.size = Size.exactly(self._nbytes + (self._padding != "none"))
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         data = whole(data, self._nbytes + (self._padding != "none"))
         if self._padding != "none":
             at_front = self._padding == "first_byte"

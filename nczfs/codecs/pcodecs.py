@@ -8,9 +8,9 @@ import numpy as np
 from numcodecs.errors import UnknownCodecError
 from numcodecs.registry import get_codec
 
+from nczfs.buffers import Values
 from nczfs.codecs import buffers
-from nczfs.codecs.arraycodec import Context, Form, Room, Serializer, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.codecs.arraycodec import ArraySpec, Context, MemoryLimit, Serializer, StrictSettings
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_memory, from_buffer
 from nczfs.errors import CorruptChunk, UnknownCodec
 from nczfs.messages import reason
@@ -38,7 +38,7 @@ class PCodec(Serializer):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known(*_SETTINGS)
         if form.dtype.str[1:] not in _DTYPES:
             raise settings.refused(f"it is for numbers of 2 to 8 bytes, not {form.dtype.name}")
@@ -49,7 +49,7 @@ class PCodec(Serializer):
         self._form = form
         self.size = Size.exactly(form.nbytes).compressed()
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         values = self._form.empty()
         found = self._decode_into(bytes(as_memory(data)), values.reshape(-1)).n_processed
         if found < self._form.count:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.codecs.codec import Flat
 from nczfs.model.smallnumbers import bits_of, number_kind, small_number
 

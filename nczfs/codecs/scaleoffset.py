@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import ArrayCodec, Context, Form, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArrayCodec, ArraySpec, Context, StrictSettings
 from nczfs.codecs.castvalue import scalar
 from nczfs.codecs.rounding import Cast
 from nczfs.messages import reason
@@ -25,7 +25,7 @@ class ScaleOffset(ArrayCodec):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("offset", "scale")
         kind = number_kind(form.dtype)
         if kind not in "iuf":
@@ -60,7 +60,7 @@ def _given(settings: StrictSettings, name: str, dtype: np.dtype[Any], default: i
 class _Floats:
     """The arithmetic of floats: rounded after each step, and an error where it overflows."""
 
-    def __init__(self, form: Form, offset: float, scale: float) -> None:
+    def __init__(self, form: ArraySpec, offset: float, scale: float) -> None:
         # A type of few bits is computed in doubles, and each result rounded: never twice wrong.
         self._cast = Cast(form.dtype) if small_number(form.dtype) is not None else None
         work = np.dtype(np.float64) if self._cast else form.dtype
@@ -88,7 +88,7 @@ class _Floats:
 class _Integers:
     """The arithmetic of integers: an error where a result has no place, or is no integer."""
 
-    def __init__(self, form: Form, offset: int, scale: int) -> None:
+    def __init__(self, form: ArraySpec, offset: int, scale: int) -> None:
         small = small_number(form.dtype) is not None
         self._native = form.dtype
         kind = number_kind(form.dtype)

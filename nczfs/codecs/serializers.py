@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs import buffers, objects
-from nczfs.codecs.arraycodec import Context, Form, Room, Serializer, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.codecs.arraycodec import ArraySpec, Context, MemoryLimit, Serializer, StrictSettings
 from nczfs.codecs.codec import Flat, Size, as_bytes
 from nczfs.errors import CorruptChunk
 from nczfs.messages import shown
@@ -21,7 +21,7 @@ _ORDERS = {"little": "<", "big": ">"}
 class Bytes(Serializer):
     """The elements as they are in memory, in either byte order (``bytes``)."""
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("endian")
         order = _order(settings, form.dtype)
         if form.dtype.hasobject:
@@ -33,7 +33,7 @@ class Bytes(Serializer):
         self._stored = ordered(form.dtype, order)
         self.size = Size.exactly(form.nbytes)
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         nbytes = self._nbytes
         if data.nbytes != nbytes:
             data = whole(data, nbytes)
@@ -49,11 +49,11 @@ class PaddedBytes(Bytes):
     The other bits are arbitrary in stored data; in memory they are zero, as ml_dtypes has them.
     """
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         super().__init__(settings, form, context)
         self._mask = np.uint8((1 << bits_of(form.dtype)) - 1)
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         data = whole(data, self._nbytes)
         masked = np.bitwise_and(data, self._mask, out=buffers.empty(self._nbytes))
         return masked.view(self._form.dtype).reshape(self._form.shape)
@@ -65,11 +65,11 @@ class PaddedBytes(Bytes):
 class PairedBytes(Bytes):
     """Complex numbers of ml_dtypes, whose byte order numpy would change as if they were one."""
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         super().__init__(settings, form, context)
         self._part = np.dtype("u2").newbyteorder(self._stored.byteorder)
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         values = self._form.empty()
         np.copyto(values.reshape(-1).view(np.uint16), whole(data, self._nbytes).view(self._part))
         return values
@@ -79,7 +79,7 @@ class PairedBytes(Bytes):
         return as_bytes(flat.astype(self._part, copy=False))
 
 
-def bytes_of(settings: StrictSettings, form: Form, context: Context) -> Serializer:
+def bytes_of(settings: StrictSettings, form: ArraySpec, context: Context) -> Serializer:
     """Return the codec ``bytes`` for elements of a type."""
     if small_number(form.dtype) is not None:
         if number_kind(form.dtype) == "c":
@@ -121,7 +121,7 @@ class Vlen(Serializer):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known()
         is_text = settings.codec == "vlen-utf8"
         kind = VlenKind.TEXT if is_text else VlenKind.BYTES
@@ -134,7 +134,7 @@ class Vlen(Serializer):
         self._decoded = Size.exactly(form.nbytes)
         self.size = self._codec.encoded_size(self._decoded)
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         room.take(self._codec.needed(data, self._decoded))
         values = self._codec.decode(data, self._decoded)
         count = self._form.count

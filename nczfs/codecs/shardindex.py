@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from nczfs.codecs.base import Buffer
+from nczfs.buffers import Buffer, Flags
 from nczfs.codecs.bytefilters import crc32c
 from nczfs.codecs.codec import CodecSettings, Size, from_buffer
 from nczfs.errors import CorruptChunk, UnknownCodec
@@ -23,7 +23,6 @@ from nczfs.model.hierarchy import CodecSpec
 MISSING: Final = (1 << 64) - 1
 """Offset and length of a chunk that the shard does not have."""
 
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 Places: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 """Offset and length of each chunk, from the start of the shard; of shape (n, 2)."""

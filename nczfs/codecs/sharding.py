@@ -11,8 +11,8 @@ from math import prod
 
 import numpy as np
 
-from nczfs.codecs.arraycodec import Context, Form, Room, Serializer, StrictSettings
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
+from nczfs.codecs.arraycodec import ArraySpec, Context, MemoryLimit, Serializer, StrictSettings
 from nczfs.codecs.buffers import Scratch
 from nczfs.codecs.codec import Flat, Size, as_bytes, from_buffer
 from nczfs.codecs.fillelement import is_all
@@ -38,7 +38,7 @@ class Sharding(Serializer):
 
     is_cheap = False
 
-    def __init__(self, settings: StrictSettings, form: Form, context: Context) -> None:
+    def __init__(self, settings: StrictSettings, form: ArraySpec, context: Context) -> None:
         settings.known("chunk_shape", "codecs", "index_codecs", "index_location")
         self._form = form
         self._chunk = form.of_shape(_chunk_shape(settings, form.shape))
@@ -62,7 +62,7 @@ class Sharding(Serializer):
             None, limit + self._index.nbytes + _SPARE_BYTES_OF_CHUNK * count + _SPARE_BYTES
         )
 
-    def decode(self, data: Flat, room: Room) -> Values:
+    def decode(self, data: Flat, room: MemoryLimit) -> Values:
         data = as_bytes(data)
         length = self._index.nbytes
         if data.nbytes < length:
@@ -130,7 +130,7 @@ def _chunk_shape(settings: StrictSettings, shape: tuple[int, ...]) -> tuple[int,
     return lengths
 
 
-def _is_fill(chunk: Values, form: Form) -> bool:
+def _is_fill(chunk: Values, form: ArraySpec) -> bool:
     if form.dtype.hasobject:
         fill = form.fill[()]
         return all(value == fill for value in chunk.flat)

@@ -7,8 +7,9 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Buffer, Values
 from nczfs.codecs import buffers
-from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
+from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.bytechain import ByteChain
 from nczfs.codecs.codec import Codec, Flat, Order, Size, as_bytes, from_buffer
 from nczfs.codecs.turns import Turn

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nczfs.codecs.arraycodec import Context, Form, MakeInstalled, Room
-from nczfs.codecs.base import Buffer, Pipeline, TooLong, Values
+from nczfs.buffers import Buffer, Values
+from nczfs.codecs.arraycodec import ArraySpec, Context, MakeInstalled, MemoryLimit
+from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.codec import from_buffer
 from nczfs.codecs.fillelement import fill_element
 from nczfs.codecs.turns import Turn
@@ -38,7 +39,7 @@ class V3Pipeline(Pipeline):
         installed: Mapping[str, MakeInstalled],
     ) -> None:
         dtype = array.dtype
-        self._form = Form(array.chunk_shape, dtype.native, fill_element(array), dtype.vlen)
+        self._form = ArraySpec(array.chunk_shape, dtype.native, fill_element(array), dtype.vlen)
         self._memory_bytes = memory_bytes
         context = Context(memory_bytes, v3_chain, installed)
         self._chain = v3_chain(array.codecs.codecs, self._form, context)
@@ -59,7 +60,7 @@ class V3Pipeline(Pipeline):
                     f"a chunk decodes to {flat.nbytes} bytes instead of {expected}; "
                     "the surplus is ignored"
                 )
-            return self._form.plain(self._chain.to_values(flat, Room(self._memory_bytes)))
+            return self._form.plain(self._chain.to_values(flat, MemoryLimit(self._memory_bytes)))
 
     def encode(self, values: Values) -> bytes:
         assert values.shape == self._form.shape

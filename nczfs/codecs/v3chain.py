@@ -6,16 +6,16 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from nczfs.buffers import Values
 from nczfs.codecs import arrayorder, blocks, formfilters, serializers
 from nczfs.codecs.arraycodec import (
     ArrayCodec,
+    ArraySpec,
     Context,
-    Form,
-    Room,
+    MemoryLimit,
     Serializer,
     StrictSettings,
 )
-from nczfs.codecs.base import Values
 from nczfs.codecs.bitrounding import BitRounding
 from nczfs.codecs.bytechain import ByteChain, not_decoded, not_encoded
 from nczfs.codecs.castvalue import CastValue
@@ -29,8 +29,8 @@ from nczfs.errors import CodecError, UnknownCodec
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import CodecSpec
 
-_MakeArray: TypeAlias = Callable[[StrictSettings, Form, Context], ArrayCodec]
-_MakeSerializer: TypeAlias = Callable[[StrictSettings, Form, Context], Serializer]
+_MakeArray: TypeAlias = Callable[[StrictSettings, ArraySpec, Context], ArrayCodec]
+_MakeSerializer: TypeAlias = Callable[[StrictSettings, ArraySpec, Context], Serializer]
 _MakeBytes: TypeAlias = Callable[[StrictSettings], Codec]
 
 _ARRAY: Mapping[str, _MakeArray] = {
@@ -103,7 +103,7 @@ class V3Chain:
 
     def __init__(
         self,
-        form: Form,
+        form: ArraySpec,
         arrays: Sequence[tuple[str, ArrayCodec]],
         serializer: tuple[str, Serializer],
         after: Sequence[tuple[str, Codec]],
@@ -136,7 +136,7 @@ class V3Chain:
         """Undo the codecs from bytes to bytes."""
         return self._bytes.decode(flat)
 
-    def to_values(self, flat: Flat, room: Room) -> Values:
+    def to_values(self, flat: Flat, room: MemoryLimit) -> Values:
         """Undo the other codecs. The values have any strides and byte order."""
         at = self._name
         try:
@@ -150,7 +150,7 @@ class V3Chain:
             raise not_decoded(at, error) from error
         return values
 
-    def decode(self, flat: Flat, room: Room) -> Values:
+    def decode(self, flat: Flat, room: MemoryLimit) -> Values:
         """Return the values of an encoded chunk, with any strides and byte order.
 
         Raises
@@ -179,7 +179,7 @@ class V3Chain:
         return self._bytes.encode(flat)
 
 
-def v3_chain(codecs: Sequence[CodecSpec], form: Form, context: Context) -> V3Chain:
+def v3_chain(codecs: Sequence[CodecSpec], form: ArraySpec, context: Context) -> V3Chain:
     """Return the chain of chunks of a form.
 
     Raises
@@ -227,7 +227,7 @@ def _is_known(spec: CodecSpec, context: Context) -> bool:
     return False
 
 
-def _of_bytes(settings: StrictSettings, form: Form) -> Codec:
+def _of_bytes(settings: StrictSettings, form: ArraySpec) -> Codec:
     settings.known("id", *_SETTINGS[settings.codec])
     make = _BYTES.get(settings.codec)
     if make is None:

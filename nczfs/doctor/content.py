@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong
 from nczfs.engine.metadata.copies import consolidated_of
 from nczfs.library.api import OpenDataset
 from nczfs.messages import shown, size_text
@@ -63,7 +63,7 @@ def survey(dataset: OpenDataset) -> Survey:
     return Survey(tuple(variables), seen, not waiting, tuple(dict.fromkeys(problems)))
 
 
-def kind(dataset: OpenDataset, found: Survey) -> Finding:
+def kind(dataset: OpenDataset, found: Survey) -> CheckResult:
     """Say what the dataset is."""
     parts = [counted(len(found.variables), "variable")]
     if found.groups:
@@ -72,7 +72,7 @@ def kind(dataset: OpenDataset, found: Survey) -> Finding:
     return well(f"{dataset.engine_dataset.format.name} with {more}{' and '.join(parts)}")
 
 
-def soundness(found: Survey) -> Finding:
+def soundness(found: Survey) -> CheckResult:
     """Check that metadata can be read and codecs are there."""
     if not found.problems:
         return well("metadata can be read, and codecs are there")
@@ -83,7 +83,7 @@ def soundness(found: Survey) -> Finding:
     )
 
 
-def largest_chunk(found: Survey, memory_bytes: int) -> Finding:
+def largest_chunk(found: Survey, memory_bytes: int) -> CheckResult:
     """Compare the largest chunk with the memory for caches."""
     if not found.variables:
         return well("there is no variable")
@@ -98,7 +98,7 @@ def largest_chunk(found: Survey, memory_bytes: int) -> Finding:
     return well(text)
 
 
-def consolidation(dataset: OpenDataset, found: Survey) -> Finding:
+def consolidation(dataset: OpenDataset, found: Survey) -> CheckResult:
     """Say whether opening takes one request or many."""
     engine = dataset.engine_dataset
     form = engine.format.copy

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nczfs.doctor import content, limits, machine, network, permissions, rate, room
-from nczfs.doctor.finding import Finding, Grade, doubtful, well, wrong, wrong_by
+from nczfs.doctor.finding import CheckResult, Grade, doubtful, well, wrong, wrong_by
 from nczfs.doctor.permissions import Sample
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.stores import open_store
@@ -63,13 +63,13 @@ class StoreQuestion:
     patience_s: float
 
 
-Line = tuple[str, Finding]
+Line = tuple[str, CheckResult]
 """The subject of a check, and what it found."""
 
 
 def examine_machine(question: MachineQuestion) -> Iterator[Line]:
     """Check what does not depend on a store."""
-    checks: dict[str, Callable[[], Finding]] = {
+    checks: dict[str, Callable[[], CheckResult]] = {
         "kernel": machine.kernel,
         "/dev/fuse": machine.device,
         "fusermount3": machine.fusermount,
@@ -168,7 +168,7 @@ def _objects(zmap: ZMap, question: StoreQuestion) -> Iterator[Line]:
             yield "conditions", _found(partial(permissions.conditions, zmap), patience_s)
 
 
-def _listing(zmap: ZMap) -> tuple[Finding, Sample | None]:
+def _listing(zmap: ZMap) -> tuple[CheckResult, Sample | None]:
     try:
         return permissions.listing(zmap)
     except NczfsError as error:
@@ -207,7 +207,7 @@ def _content(question: StoreQuestion) -> list[Line]:
             return [("dataset", wrong_by(error))]
 
 
-def _found(check: Callable[[], Finding], patience_s: float) -> Finding:
+def _found(check: Callable[[], CheckResult], patience_s: float) -> CheckResult:
     """Return what a check finds, or that it does not end."""
     try:
         found = _ended(check, patience_s)
@@ -216,7 +216,7 @@ def _found(check: Callable[[], Finding], patience_s: float) -> Finding:
     return _late(patience_s) if found is None else found
 
 
-def _late(patience_s: float) -> Finding:
+def _late(patience_s: float) -> CheckResult:
     return wrong(f"nothing came for {patience_s:.0f} s", "see whether the disk or the server hangs")
 
 

@@ -17,7 +17,7 @@ class Grade(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """What a check found.
 
     Attributes
@@ -36,22 +36,22 @@ class Finding:
         return f"{self.text}; {self.remedy}" if self.remedy else self.text
 
 
-def well(text: str) -> Finding:
+def well(text: str) -> CheckResult:
     """Return a finding that needs nothing."""
-    return Finding(Grade.WELL, printable(text))
+    return CheckResult(Grade.WELL, printable(text))
 
 
-def doubtful(text: str, remedy: str = "") -> Finding:
+def doubtful(text: str, remedy: str = "") -> CheckResult:
     """Return a finding that costs time or may go wrong."""
-    return Finding(Grade.DOUBTFUL, printable(text), printable(remedy))
+    return CheckResult(Grade.DOUBTFUL, printable(text), printable(remedy))
 
 
-def wrong(text: str, remedy: str = "") -> Finding:
+def wrong(text: str, remedy: str = "") -> CheckResult:
     """Return a finding that must be mended."""
-    return Finding(Grade.WRONG, printable(text), printable(remedy))
+    return CheckResult(Grade.WRONG, printable(text), printable(remedy))
 
 
-def wrong_by(error: Exception) -> Finding:
+def wrong_by(error: Exception) -> CheckResult:
     """Return the finding that an error is. Messages of errors put the remedy after a semicolon."""
     text, _, remedy = str(error).partition("; ")
     return wrong(text, remedy)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import resource
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong
 from nczfs.messages import size_text
 
 DESCRIPTORS_OF_CONNECTION = 4  # a store takes at most a quarter of the descriptors
 MEMORY_SHARE_MAX = 0.5  # of what this process may use; the rest is for requests under way
 
 
-def descriptors(connections: int) -> Finding:
+def descriptors(connections: int) -> CheckResult:
     """Check that a store gets as many connections as it is meant to have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_OF_CONNECTION * connections
@@ -25,7 +25,7 @@ def descriptors(connections: int) -> Finding:
     )
 
 
-def memory(limit_bytes: int, usable_bytes: int) -> Finding:
+def memory(limit_bytes: int, usable_bytes: int) -> CheckResult:
     """Check that --memory-limit leaves memory for everything else."""
     text = f"caches take at most {size_text(limit_bytes)} of {size_text(usable_bytes)}"
     remedy = f"--memory-limit {size_text(usable_bytes // 4)}"

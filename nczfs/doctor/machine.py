@@ -6,14 +6,14 @@ import os
 import platform
 import re
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong, wrong_by
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong, wrong_by
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 
 KERNEL_MIN = (5, 4)  # the oldest that is still maintained somewhere; nczfs is tested on newer ones
 
 
-def kernel() -> Finding:
+def kernel() -> CheckResult:
     """Check the version of the kernel."""
     system, release = platform.system(), platform.release()
     found = re.match(r"(\d+)\.(\d+)", release)
@@ -29,7 +29,7 @@ def kernel() -> Finding:
     return well(f"{system} {release}")
 
 
-def device() -> Finding:
+def device() -> CheckResult:
     """Check that /dev/fuse can be opened."""
     try:
         mounting.check_device()
@@ -44,7 +44,7 @@ def device() -> Finding:
     return well("/dev/fuse can be opened")
 
 
-def fusermount() -> Finding:
+def fusermount() -> CheckResult:
     """Check the program with which users mount."""
     try:
         mounting.check_fusermount()
@@ -55,7 +55,7 @@ def fusermount() -> Finding:
     return well("fusermount3 is installed")
 
 
-def fuse_conf(*, allow_other: bool) -> Finding:
+def fuse_conf(*, allow_other: bool) -> CheckResult:
     """Check whether other users may be given access, as --allow-other and --allow-root ask."""
     if mounting.may_mount() or mounting.permits_allow_other():
         return well("other users may be given access (--allow-other)")
@@ -65,7 +65,7 @@ def fuse_conf(*, allow_other: bool) -> Finding:
     return well("mounts are for their own user alone, as /etc/fuse.conf does not permit others")
 
 
-def read_ahead() -> Finding:
+def read_ahead() -> CheckResult:
     """Check whether nczfs may let the kernel read ahead."""
     is_writable = not os.statvfs("/sys").f_flag & os.ST_RDONLY
     if os.geteuid() == 0 and is_writable:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.request import getproxies
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong, wrong_by
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong, wrong_by
 from nczfs.errors import StoreError, UsageError
 from nczfs.zmap.destination import Destination
 from nczfs.zmap.web.proxy import parse_proxy
@@ -22,7 +22,7 @@ CERTIFICATE_S = 14 * 86400.0
 CONNECT_S = 4.0
 
 
-def proxies() -> Finding:
+def proxies() -> CheckResult:
     """Check the proxies that the environment names."""
     named = []
     for scheme, text in sorted(getproxies().items()):
@@ -37,7 +37,7 @@ def proxies() -> Finding:
     return well(", ".join(named) if named else "none: requests go directly")
 
 
-def way(destination: Destination) -> Finding:
+def way(destination: Destination) -> CheckResult:
     """Check that a server on this machine or in its network is not asked for through a proxy."""
     if not destination.proxy:
         return well(f"{destination.url} is asked directly")
@@ -47,7 +47,7 @@ def way(destination: Destination) -> Finding:
     return well(text)
 
 
-def name(destination: Destination) -> Finding:
+def name(destination: Destination) -> CheckResult:
     """Check that the name of the server has an address."""
     try:
         found = socket.getaddrinfo(destination.host, destination.port, type=socket.SOCK_STREAM)
@@ -64,7 +64,7 @@ def name(destination: Destination) -> Finding:
     return well(f"{destination.host} is {addresses[0]}{more}")
 
 
-def encryption(destination: Destination) -> Finding:
+def encryption(destination: Destination) -> CheckResult:
     """Check the certificate of the server."""
     if not destination.is_encrypted:
         if _is_loopback(destination.host):
@@ -104,7 +104,7 @@ def encryption(destination: Destination) -> Finding:
     return well(text)
 
 
-def answer(destination: Destination) -> tuple[Finding, dict[str, str]]:
+def answer(destination: Destination) -> tuple[CheckResult, dict[str, str]]:
     """Check that the server answers at all. Returns the headers of its answer, too."""
     begun = time.monotonic()
     try:
@@ -115,7 +115,7 @@ def answer(destination: Destination) -> tuple[Finding, dict[str, str]]:
     return well(f"{destination.url} answers, first after {took_ms:.0f} ms"), headers
 
 
-def clock(destination: Destination, headers: dict[str, str]) -> Finding:
+def clock(destination: Destination, headers: dict[str, str]) -> CheckResult:
     """Compare the clock of this machine with the server's."""
     try:
         there = parsedate_to_datetime(headers.get("date", ""))

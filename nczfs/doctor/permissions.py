@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong, wrong_by
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong, wrong_by
 from nczfs.errors import AccessDenied, NamesUnknown, NoSuchObject, StoreError
 from nczfs.messages import shown, size_text
 from nczfs.zmap.base import Entry, ZMap
@@ -36,7 +36,7 @@ class Sample:
     size: int
 
 
-def credentials(bucket: Bucket) -> Finding:
+def credentials(bucket: Bucket) -> CheckResult:
     """Check that there are credentials, and say where they come from."""
     try:
         source = bucket.credentials_from()
@@ -45,7 +45,7 @@ def credentials(bucket: Bucket) -> Finding:
     return well(f"from {source}" if source else "none: requests are not signed")
 
 
-def region(bucket: Bucket) -> Finding:
+def region(bucket: Bucket) -> CheckResult:
     """Check that the bucket is in the region that settings name."""
     try:
         home = bucket.home_region()
@@ -60,7 +60,7 @@ def region(bucket: Bucket) -> Finding:
     )
 
 
-def listing(zmap: ZMap) -> tuple[Finding, Sample | None]:
+def listing(zmap: ZMap) -> tuple[CheckResult, Sample | None]:
     """Check that names can be listed. Returns the largest object of those seen, too."""
     try:
         entries = _names(zmap, ROOT)
@@ -90,7 +90,7 @@ def listing(zmap: ZMap) -> tuple[Finding, Sample | None]:
     return well(f"permitted: {count}"), _largest(zmap, entries)
 
 
-def reading(zmap: ZMap, sample: Sample) -> Finding:
+def reading(zmap: ZMap, sample: Sample) -> CheckResult:
     """Check that an object can be read."""
     try:
         zmap.read(sample.key, 0, 1)
@@ -101,7 +101,7 @@ def reading(zmap: ZMap, sample: Sample) -> Finding:
     return well(f"permitted: {shown(sample.key)} of {size_text(sample.size)}")
 
 
-def writing(zmap: ZMap) -> Finding:
+def writing(zmap: ZMap) -> CheckResult:
     """Write one object with a name that nobody has, read it, and remove it."""
     if not zmap.features.writable:
         return wrong(f"{zmap.name} can only be read", "copy it to a store that can be written")
@@ -121,7 +121,7 @@ def writing(zmap: ZMap) -> Finding:
     return unread or refused or well("one object was written, read and removed")
 
 
-def conditions(zmap: ZMap) -> Finding:
+def conditions(zmap: ZMap) -> CheckResult:
     """Find out whether writers of one object respect each other."""
     try:
         features = zmap.prepare_writing()
@@ -136,7 +136,7 @@ def conditions(zmap: ZMap) -> Finding:
     )
 
 
-def _removal(zmap: ZMap, key: Key) -> Finding | None:
+def _removal(zmap: ZMap, key: Key) -> CheckResult | None:
     try:
         zmap.delete(key)
     except StoreError as error:
@@ -149,7 +149,7 @@ def _removal(zmap: ZMap, key: Key) -> Finding | None:
     return None
 
 
-def _refused(what: str, error: StoreError, remedy: str) -> Finding:
+def _refused(what: str, error: StoreError, remedy: str) -> CheckResult:
     return wrong(f"{what} is refused ({error})", remedy if isinstance(error, AccessDenied) else "")
 
 

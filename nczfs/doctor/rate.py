@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong_by
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong_by
 from nczfs.doctor.permissions import Sample
 from nczfs.errors import StoreError
 from nczfs.messages import size_text
@@ -18,7 +18,7 @@ READ_BYTES_MIN = 256 << 10  # less says more about latency
 RATE_MIN = 1 << 20  # bytes a second of one connection
 
 
-def latency(zmap: ZMap, sample: Sample) -> Finding:
+def latency(zmap: ZMap, sample: Sample) -> CheckResult:
     """Measure requests of one byte, one after the other."""
     times = []
     try:
@@ -38,7 +38,7 @@ def latency(zmap: ZMap, sample: Sample) -> Finding:
     return well(text)
 
 
-def throughput(zmap: ZMap, sample: Sample) -> Finding:
+def throughput(zmap: ZMap, sample: Sample) -> CheckResult:
     """Measure reading of one object, over one connection."""
     wanted = min(sample.size, READ_BYTES)
     if wanted < READ_BYTES_MIN:

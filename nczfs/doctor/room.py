@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nczfs.doctor.finding import Finding, doubtful, well, wrong, wrong_by
+from nczfs.doctor.finding import CheckResult, doubtful, well, wrong, wrong_by
 from nczfs.engine.chunks.spillfile import default_directory
 from nczfs.engine.spool.space import check_spool_dir
 from nczfs.errors import UsageError
@@ -18,7 +18,7 @@ CACHE_BYTES = 1 << 30
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
-def spool(directory: Path) -> Finding:
+def spool(directory: Path) -> CheckResult:
     """Check the directory of unsaved writes."""
     try:
         check_spool_dir(directory)
@@ -37,7 +37,7 @@ def spool(directory: Path) -> Finding:
     return well(text)
 
 
-def cache(directory: str | None, bytes_max: int | None) -> Finding:
+def cache(directory: str | None, bytes_max: int | None) -> CheckResult:
     """Check the directory of decoded chunks that memory cannot hold."""
     if bytes_max == 0:
         return well("no disk is used for decoded chunks (--max-cache-size 0)")

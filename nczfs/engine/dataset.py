@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
@@ -17,7 +18,6 @@ from nczfs.engine.arrays.dependents import Families
 from nczfs.engine.arrays.storing import Storing
 from nczfs.engine.chunks.base import ChunkSource, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.shardindexes import ShardIndexes, ShardMemory
 from nczfs.engine.chunks.sources import source_of
 from nczfs.engine.chunks.spill import spill_tier

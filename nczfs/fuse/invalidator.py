@@ -23,7 +23,8 @@ from weakref import WeakValueDictionary
 import pyfuse3
 
 from nczfs import metrics
-from nczfs.vfs.base import Buffer, Entry, InodeNo, PageTicket
+from nczfs.buffers import Buffer
+from nczfs.vfs.base import Entry, InodeNo, PageTicket
 
 log = logging.getLogger(__name__)
 

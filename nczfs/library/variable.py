@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.arrays.selection import Selection, select, select_for_writing
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.engine.structure.editor import Editor

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Positions
 from nczfs.model.boxes import Box, common
 
-Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 ChunkIndex = tuple[int, ...]
 Slices = tuple[slice, ...]
 
@@ -41,7 +41,7 @@ class ChunkPart:
     target: Box
 
 
-class Place(NamedTuple):
+class ChunkInterval(NamedTuple):
     """A chunk along one dimension.
 
     Attributes
@@ -73,11 +73,11 @@ class Cuts(ABC):
         """Return the number of chunks that cover a length."""
 
     @abstractmethod
-    def at(self, position: int) -> Place:
+    def at(self, position: int) -> ChunkInterval:
         """Return the chunk in which an index lies."""
 
     @abstractmethod
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> ChunkInterval:
         """Return the chunk with a number."""
 
     @abstractmethod
@@ -112,14 +112,14 @@ class EvenCuts(Cuts):
     def count(self, length: int) -> int:
         return -(-length // self.length)
 
-    def at(self, position: int) -> Place:
+    def at(self, position: int) -> ChunkInterval:
         number = position // self.length
         start = number * self.length
-        return Place(number, start, start + self.length)
+        return ChunkInterval(number, start, start + self.length)
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> ChunkInterval:
         start = number * self.length
-        return Place(number, start, start + self.length)
+        return ChunkInterval(number, start, start + self.length)
 
     def found(self, positions: Positions) -> tuple[Positions, Positions]:
         numbers, within = np.divmod(positions, self.length)
@@ -171,18 +171,18 @@ class UnevenCuts(Cuts):
     def count(self, length: int) -> int:
         return self.at(length - 1).number + 1 if length else 0
 
-    def at(self, position: int) -> Place:
+    def at(self, position: int) -> ChunkInterval:
         run = bisect_right(self._starts, position) - 1
         length = self.runs[run][0]
         steps = (position - self._starts[run]) // length
         start = self._starts[run] + steps * length
-        return Place(self._numbers[run] + steps, start, start + length)
+        return ChunkInterval(self._numbers[run] + steps, start, start + length)
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> ChunkInterval:
         run = bisect_right(self._numbers, number) - 1
         length = self.runs[run][0]
         start = self._starts[run] + (number - self._numbers[run]) * length
-        return Place(number, start, start + length)
+        return ChunkInterval(number, start, start + length)
 
     def found(self, positions: Positions) -> tuple[Positions, Positions]:
         starts, numbers = np.array(self._starts[:-1]), np.array(self._numbers[:-1])

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.errors import BadMetadata
 from nczfs.ncstream.catalog import Catalog, Described, fill_value
-from nczfs.ncstream.data import Values
 from nczfs.ncstream.messages import DataType, Header, Section, StreamError, Variable
 from nczfs.ncstream.reading import Array, Item
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
+from nczfs.buffers import Buffer, Values
 from nczfs.errors import BadValue
 from nczfs.model.boxes import Box
 from nczfs.ncstream import ncStream_pb2 as pb
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, DATA, ERROR, block, message, vint
 from nczfs.ncstream.messages import DataType, Section, StreamError
 from nczfs.ncstream.names import text
-
-Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-Buffer: TypeAlias = "bytes | memoryview"
 
 VERSION: Final = 3
 _ROWS_TAG: Final = b"\x12"  # StructureData.data

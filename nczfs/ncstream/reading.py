@@ -12,10 +12,11 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.ncstream import ncStream_pb2 as pb
 from nczfs.ncstream.bytesource import ByteSource, Inflating, Readable
 from nczfs.ncstream.catalog import Catalog, Described, has_bytes_of
-from nczfs.ncstream.data import Values, parts
+from nczfs.ncstream.data import parts
 from nczfs.ncstream.framing import (
     BLOCK_BYTES_MAX,
     DATA,

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nczfs.ncstream.data import Values
+from nczfs.buffers import Values
 from nczfs.ncstream.headers import data_type
 from nczfs.ncstream.messages import DataType, Range, Section, Structure
 

@@ -8,15 +8,14 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Positions, Values
 from nczfs.engine.arrays.selection import Axis as SelectedAxis
 from nczfs.engine.arrays.selection import Selection
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.errors import MetadataError, NczfsError
 from nczfs.messages import shown, size_text
 from nczfs.model.dtypes import NcType
-from nczfs.model.grid import Positions
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures.beside import Coordinates, coordinates_of
 from nczfs.pictures.conventions import (
@@ -33,12 +32,12 @@ from nczfs.pictures.limits import PictureLimits
 from nczfs.pictures.sampling import chunks_touched, positions, shares
 from nczfs.pictures.scene import (
     Axis,
-    Heading,
     Line,
     Numbers,
     Plane,
     Scale,
     Scene,
+    Title,
     Words,
     noted,
 )
@@ -116,7 +115,7 @@ class _Composition:
             return self._line(heading, long[0])
         return self._plane(heading, long)
 
-    def _plane(self, heading: Heading, long: Sequence[int]) -> Scene:
+    def _plane(self, heading: Title, long: Sequence[int]) -> Scene:
         """Return a map or another picture of two dimensions; others show their first step."""
         variable = self._variable
         y_of, x_of = self._map_sides(long)
@@ -152,7 +151,7 @@ class _Composition:
             return self._nothing(heading, values.size)
         return Plane(heading, x, y, values, _scale(variable), is_map)
 
-    def _line(self, heading: Heading, dimension: int) -> Scene:
+    def _line(self, heading: Title, dimension: int) -> Scene:
         coordinate = self._own_coordinate(dimension)
         beside = [coordinate] if coordinate is not None else []
         chosen, left_out = self._chosen([dimension], beside)
@@ -167,7 +166,7 @@ class _Composition:
         is_broken = len(values) < spread
         return Line(heading, axis, values, _scale(self._variable), is_broken)
 
-    def _number(self, heading: Heading) -> Scene:
+    def _number(self, heading: Title) -> Scene:
         self._beside = coordinates_of(self._dataset, self._variable)
         values = self._values(self._first()).reshape(-1)
         scale = _scale(self._variable)
@@ -183,7 +182,7 @@ class _Composition:
         written = f"{value:.10g} {text(self._variable, 'units')}".rstrip()
         return Words(heading, (meaning or _short(written),))
 
-    def _words(self, heading: Heading) -> Scene:
+    def _words(self, heading: Title) -> Scene:
         """Return the first elements as text; characters of netCDF are joined to lines."""
         array = self._variable.array
         chosen = self._first()
@@ -213,7 +212,7 @@ class _Composition:
             found.append(axis[np.isin(numbers, np.unique(numbers)[:4])])
         return found
 
-    def _nothing(self, heading: Heading, count: int) -> Words:
+    def _nothing(self, heading: Title, count: int) -> Words:
         looked_at = "value" if count == 1 else f"{count:,} values that were looked at"
         is_all = count == prod(self._lengths)
         what = "All values are missing." if is_all else f"All {looked_at} are missing."
@@ -450,12 +449,12 @@ def _scale(variable: Variable) -> Scale:
     return Scale(_short(label, 68), None, flags(variable))
 
 
-def _heading(variable: Variable) -> Heading:
+def _heading(variable: Variable) -> Title:
     title = text(variable, "long_name") or text(variable, "standard_name") or variable.name
     name = variable.name or "values"
     sizes = zip(variable.dimensions, variable.array.shape, strict=True)
     inside = ", ".join(f"{_short(dimension.name, 20)}: {size:,}" for dimension, size in sizes)
-    return Heading(_short(title), f"{_short(name, 40)} ({inside})" if inside else _short(name, 40))
+    return Title(_short(title), f"{_short(name, 40)} ({inside})" if inside else _short(name, 40))
 
 
 def _dimension_name(variable: Variable, dimension: int) -> str:

@@ -26,13 +26,13 @@ from nczfs.pictures.dates import Calendar
 from nczfs.pictures.scene import (
     Axis,
     Drawable,
-    Heading,
     Line,
     Numbers,
     Plane,
     Scale,
     Scene,
     Sheet,
+    Title,
     Words,
 )
 from nczfs.pictures.unpacking import Masked
@@ -129,7 +129,7 @@ def _draw_sheet(figure: Figure, sheet: Sheet, zoom: float) -> None:
             spine.set_linewidth(0.5)
 
 
-def _draw_heading(figure: Figure, heading: Heading, zoom: float) -> None:
+def _draw_heading(figure: Figure, heading: Title, zoom: float) -> None:
     height = figure.get_figheight() * _DPI
     top = 1 - 8 * zoom / height
     figure.text(0.02, top, _shown(heading.title, 74), **_font(10 * zoom, _BOLD), va="top")

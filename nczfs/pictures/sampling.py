@@ -6,7 +6,8 @@ from math import log
 
 import numpy as np
 
-from nczfs.model.grid import Cuts, Positions
+from nczfs.buffers import Positions
+from nczfs.model.grid import Cuts
 
 
 def positions(axis: range, cuts: Cuts, *, count_max: int, chunks_max: int) -> Positions:

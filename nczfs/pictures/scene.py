@@ -14,7 +14,7 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class Title:
     """The text above a picture.
 
     Attributes
@@ -72,7 +72,7 @@ class Plane:
     is_map : whether `x` is the longitude and `y` the latitude, in degrees.
     """
 
-    heading: Heading
+    heading: Title
     x: Axis
     y: Axis
     values: Masked
@@ -89,7 +89,7 @@ class Line:
     is_broken : whether chunks between the values were left out, so that no line connects them.
     """
 
-    heading: Heading
+    heading: Title
     x: Axis
     values: Masked
     scale: Scale
@@ -100,7 +100,7 @@ class Line:
 class Words:
     """Lines of text."""
 
-    heading: Heading
+    heading: Title
     lines: tuple[str, ...]
 
 
@@ -108,7 +108,7 @@ class Words:
 class Sheet:
     """The variables of a group, each as a small picture."""
 
-    heading: Heading
+    heading: Title
     tiles: tuple[Scene, ...]
 
 
@@ -116,6 +116,6 @@ Scene: TypeAlias = Plane | Line | Words
 Drawable: TypeAlias = Plane | Line | Words | Sheet
 
 
-def noted(heading: Heading, *notes: str) -> Heading:
+def noted(heading: Title, *notes: str) -> Title:
     """Return a heading with more notes."""
     return replace(heading, notes=(*heading.notes, *filter(None, notes)))

@@ -11,7 +11,7 @@ from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.pictures.composing import variable_scene
 from nczfs.pictures.conventions import Role, role
 from nczfs.pictures.limits import PictureLimits
-from nczfs.pictures.scene import Drawable, Heading, Scene, Sheet, Words
+from nczfs.pictures.scene import Drawable, Scene, Sheet, Title, Words
 
 NAMES_MAX = 12
 
@@ -40,7 +40,7 @@ def group_scene(
             variables.append(node)
         elif isinstance(node, GroupHeader):
             groups.append(name)
-    heading = Heading(path.rpartition("/")[2] or "/", "")
+    heading = Title(path.rpartition("/")[2] or "/", "")
     if not variables:
         more = "" if len(groups) <= NAMES_MAX else " ..."
         listed = f"Groups: {', '.join(groups[:NAMES_MAX])}{more}" if groups else "No variables."
@@ -68,7 +68,7 @@ def _tile(dataset: Dataset, variable: Variable, limits: PictureLimits, fresh_sin
     try:
         return variable_scene(dataset, variable, limits, None, fresh_since)
     except NczfsError as error:
-        return Words(Heading(variable.name, variable.name), (reason(error),))
+        return Words(Title(variable.name, variable.name), (reason(error),))
 
 
 def _is_auxiliary(variable: Variable) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.values.fillvalues import FILL_VALUE, marks_missing
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures.conventions import factor, numbers, text

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 
 from nczfs import errors
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from nczfs.buffers import Buffer
 
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"

@@ -29,15 +29,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nczfs.buffers import Buffer
 from nczfs.errors import NczfsError, NotADirectory
 from nczfs.messages import shown
-from nczfs.serve.answers import (
-    Answer,
-    Buffer,
-    answer_of,
-    is_ordinary,
-    refusal,
-)
+from nczfs.serve.answers import Answer, answer_of, is_ordinary, refusal
 from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
 from nczfs.serve.files import FileRequest, file_answer

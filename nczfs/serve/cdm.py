@@ -17,6 +17,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from nczfs.buffers import Buffer
 from nczfs.cdl import printer as cdl
 from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.weight import weight_of_group
@@ -35,7 +36,7 @@ from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
 from nczfs.ncstream.names import text
-from nczfs.serve.answers import BINARY, Answer, Buffer, failure_text, text_answer
+from nczfs.serve.answers import BINARY, Answer, failure_text, text_answer
 from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
 from nczfs.serve.sections import ALL, Dims, SectionSpec, parse_specs, ranges_of

@@ -10,8 +10,9 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.pictures.picture import PREVIEW_BYTES
-from nczfs.serve.answers import BINARY, TEXT, Answer, Buffer
+from nczfs.serve.answers import BINARY, TEXT, Answer
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.previewfile import PreviewFile
 from nczfs.vfs.nodes import File, OpenFile

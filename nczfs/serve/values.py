@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.selection import Selection
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.model.grid import ChunkGrid
 

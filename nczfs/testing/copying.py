@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nczfs.zmap.base import Blob, Buffer, Features, Version, ZMap
+from nczfs.buffers import Buffer
+from nczfs.zmap.base import Blob, Features, Version, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.wrappers import Prefixed
 

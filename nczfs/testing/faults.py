@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 from nczfs.zmap.wrappers import Change, Wrapper
 
 OPERATIONS: Final = frozenset(
@@ -108,7 +108,7 @@ class Faulty(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         return self._call("list", prefix, lambda: self._zmap.run_from(prefix, first))
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     BadHandle,
     DirectoryNotEmpty,
@@ -19,7 +20,6 @@ from nczfs.errors import (
 from nczfs.vfs.base import (
     ROOT_INODE,
     AttributeChanges,
-    Buffer,
     DirectoryEntry,
     FileKind,
     FileSystem,

@@ -27,7 +27,7 @@ LISTED_MAX = 1 << 20  # chunks along one dimension that a step selects
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ReadSample:
     """What reading a few chunks of a kind took.
 
     Attributes
@@ -97,7 +97,7 @@ def read_cost(variable: Variable, box: tuple[object, ...]) -> ReadCost:
     one, other = _measured(variable, first), _measured(variable, further[:most])
     counts = (object_count, one), (chunk_count - object_count, other if other.chunks else one)
 
-    def total(figure: Callable[[Sample], float]) -> float:
+    def total(figure: Callable[[ReadSample], float]) -> float:
         return sum(n * figure(kind) / max(1, kind.chunks) for n, kind in counts)
 
     return ReadCost(
@@ -161,9 +161,9 @@ def _spread(sides: list[Sequence[int]], most: int) -> list[tuple[int, ...]]:
     return found
 
 
-def _measured(variable: Variable, chunks: list[ChunkIndex]) -> Sample:
+def _measured(variable: Variable, chunks: list[ChunkIndex]) -> ReadSample:
     if not chunks:
-        return Sample()
+        return ReadSample()
     before = _counted()
     begun = time.perf_counter()
     with ThreadPoolExecutor(len(chunks), "nczfs-sample") as pool:
@@ -171,7 +171,7 @@ def _measured(variable: Variable, chunks: list[ChunkIndex]) -> Sample:
             pass
     seconds = time.perf_counter() - begun
     requests, read, missing = (b - a for a, b in zip(before, _counted(), strict=True))
-    return Sample(len(chunks), requests, read, missing, seconds)
+    return ReadSample(len(chunks), requests, read, missing, seconds)
 
 
 def _counted() -> tuple[float, float, float]:

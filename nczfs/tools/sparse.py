@@ -10,13 +10,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.model.boxes import Box, common, whole
-from nczfs.model.grid import ChunkGrid, ChunkIndex
+from nczfs.model.grid import ChunkGrid, ChunkIndex, Slices
 from nczfs.tools.chunkset import ChunkSet
 
-Selection: TypeAlias = tuple[slice, ...]
-Reader: TypeAlias = Callable[[Selection], Values]
+Reader: TypeAlias = Callable[[Slices], Values]
 """Reads the elements of a box."""
 
 # A box with fewer chunks is read as a whole, and so is one of which more than one chunk in so many
@@ -34,7 +33,7 @@ def sparse_reader(read: Reader, stored: ChunkSet) -> Reader:
     """
     grid = stored.grid
 
-    def read_stored(selection: Selection) -> Values:
+    def read_stored(selection: Slices) -> Values:
         box = box_of(selection)
         chunks = grid.touched(box)
         found = few_within(stored, chunks, chunks.size // _SHARE)
@@ -93,7 +92,7 @@ class Blocks:
                     touched.add(part.chunk)
         return cls(grid, touched)
 
-    def __iter__(self) -> Iterator[Selection]:
+    def __iter__(self) -> Iterator[Slices]:
         if not prod(self.grid.shape):
             return iter(())
         chosen: Iterable[ChunkIndex] = (
@@ -109,13 +108,13 @@ class Blocks:
         return sum(self.grid.box(index).size for index in self.touched)
 
     @property
-    def first_hole(self) -> Selection:
+    def first_hole(self) -> Slices:
         """The first element, in C order of the blocks, that is in none that is worked on."""
         assert self.touched is not None
         return tuple(slice(i, i + 1) for i in self.grid.origin(next(self.touched.missing())))
 
 
-def box_of(selection: Selection) -> Box:
+def box_of(selection: Slices) -> Box:
     """Return a selection as a box."""
     return Box(tuple(part.start for part in selection), tuple(part.stop for part in selection))
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.zmap.capacity import Capacity
 
 InodeNo = NewType("InodeNo", int)
 HandleNo = NewType("HandleNo", int)
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Entry: TypeAlias = "tuple[InodeNo, bytes]"
 """A directory, and a name in it."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs import metrics
+from nczfs.buffers import Buffer
 from nczfs.errors import ObjectTooLarge
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, OpenFile, TreeNode
 
 LOG_BYTES_SHOWN = 4 << 20

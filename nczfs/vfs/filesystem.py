@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     IsADirectory,
     NameTooLong,
@@ -21,7 +22,6 @@ from nczfs.vfs import effects
 from nczfs.vfs.appearance import Appearance, beyond
 from nczfs.vfs.base import (
     AttributeChanges,
-    Buffer,
     DirectoryEntry,
     FileSystem,
     HandleNo,

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nczfs.buffers import Buffer
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.readahead.backwards import PageCache
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nczfs.buffers import Buffer
 from nczfs.engine.readahead.backwards import PageCache
-from nczfs.vfs.base import Buffer, Notifier, PageTicket
+from nczfs.vfs.base import Notifier, PageTicket
 from nczfs.vfs.inodes import Inode
 
 

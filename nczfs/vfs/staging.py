@@ -10,14 +10,14 @@ from io import RawIOBase
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from nczfs.buffers import Buffer
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.spool.staged import Staged, StagedLog
 from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
 from nczfs.model.ranges import Ranges
-from nczfs.vfs.base import Buffer
-from nczfs.zmap.base import Part, Piece, Range, Stat, Version, Zeros
+from nczfs.zmap.base import ByteRange, Part, Piece, Stat, Version, Zeros
 
 OBJECT_BYTES_MAX = 5 << 40  # the limit of S3
 MOVED_BYTES = 1 << 20  # copied at a time, while the file cannot be written to
@@ -368,7 +368,7 @@ class StagedSnapshot:
                 yield Piece(self._read, at, start)
             if start < self._base_stop and stop > start:
                 assert self._base is not None
-                yield Range(self._base.stat, start, min(stop, self._base_stop))
+                yield ByteRange(self._base.stat, start, min(stop, self._base_stop))
             if stop > max(start, self._base_stop):
                 yield Zeros(stop - max(start, self._base_stop))
             at = stop

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import (
@@ -85,6 +86,10 @@ class ElementSource(ABC):
     @abstractmethod
     def axis(self, step: int) -> str | None:
         """Return the dimension along which two elements are `step` apart."""
+
+
+ElementsOf: TypeAlias = Callable[[Variable], ElementSource]
+"""Gives the elements of a variable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

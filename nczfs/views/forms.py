@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Buffer, Flags, Values
 from nczfs.errors import BadValue
 from nczfs.model.smallnumbers import bits_of, small_number
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
 class Form(ABC):

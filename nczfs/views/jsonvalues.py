@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.weight import weight_of_objects
 from nczfs.errors import CodecError
 from nczfs.messages import shown

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Buffer, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.views.elements import ElementSource, Span, WrittenElements
-from nczfs.views.forms import Buffer
 from nczfs.views.segments import PEEK_ASSEMBLED_BYTES_MAX, LiteralRow, Run, Segment
 
 

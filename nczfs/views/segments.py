@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nczfs.buffers import Buffer, Values
 from nczfs.engine.arrays.array import now
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.errors import BadValue, NotPermitted
 from nczfs.views.elements import ElementSource, Span, WrittenElements
-from nczfs.views.forms import Buffer, Form
+from nczfs.views.forms import Form
 from nczfs.views.literalfile import LiteralFile
 
 # A range from memory is assembled on the event loop up to this size: work of more than about a

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Buffer, Flags, Values
 from nczfs.codecs.rounding import Cast
-from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
 from nczfs.model.smallnumbers import number_kind, small_number
-from nczfs.views.forms import Buffer, Flags, Form
+from nczfs.views.forms import Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
 # -6.1035e-05, -1.17549435e-38, -2.2250738585072014e-308.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nczfs.buffers import Buffer
 from nczfs.views.elements import WrittenElements
-from nczfs.views.forms import Buffer
 from nczfs.views.layout import Layout
 
 

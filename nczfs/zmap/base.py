@@ -10,15 +10,14 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore, NoSuchObject
 from nczfs.zmap.aside import Exchanges, Exchanging
 from nczfs.zmap.capacity import UNLIMITED, Capacity
 from nczfs.zmap.joining import join
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import read_joined
-from nczfs.zmap.run import Run
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from nczfs.zmap.run import ListedRange
 
 RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
 PIECE_STEP_BYTES = 1 << 20  # read at once on this machine: the same memory serves each step
@@ -68,7 +67,7 @@ class Stat(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ByteRange:
     """Bytes [start, stop) of a version of an object; not beyond its end."""
 
     stat: Stat
@@ -116,20 +115,20 @@ class Zeros:
     size: int
 
 
-Part: TypeAlias = "Buffer | Range | Piece | Zeros"
+Part: TypeAlias = "Buffer | ByteRange | Piece | Zeros"
 """A part of an object: bytes, or those of an object in the same store."""
 
 
 def part_size(part: Part) -> int:
     """Return the number of bytes of a part."""
-    return part.size if isinstance(part, Range | Piece | Zeros) else memoryview(part).nbytes
+    return part.size if isinstance(part, ByteRange | Piece | Zeros) else memoryview(part).nbytes
 
 
 def cut_part(part: Part, start: int, stop: int) -> Part:
     """Return bytes [start, stop) of a part, as a part."""
     match part:
-        case Range():
-            return Range(part.stat, part.start + start, part.start + stop)
+        case ByteRange():
+            return ByteRange(part.stat, part.start + start, part.start + stop)
         case Piece():
             return Piece(part.reader, part.start + start, part.start + stop)
         case Zeros():
@@ -305,7 +304,7 @@ class ZMap(Exchanging, ABC):
         Conflict : the source has another version now, or the object at `goal` is not `replaces`;
             nothing was changed. (`ObjectExists` if `replaces` is `ABSENT`.)
         """
-        whole = Range(source, 0, source.size)
+        whole = ByteRange(source, 0, source.size)
         return self.write_parts(goal, [whole], replaces=replaces, mtime_ns=mtime_ns)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
@@ -325,7 +324,7 @@ class ZMap(Exchanging, ABC):
         size = blob.object_size
         if size <= RANGE_STEP_BYTES:
             return self.write(goal, blob.data)
-        rest = Range(Stat(key, size, blob.version), RANGE_STEP_BYTES, size)
+        rest = ByteRange(Stat(key, size, blob.version), RANGE_STEP_BYTES, size)
         pieces = chain([blob.data], part_bytes(rest, partial(read_range, origin)))
         return self.write(goal, join(pieces, size))
 
@@ -399,7 +398,7 @@ class ZMap(Exchanging, ABC):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Yield every object below a prefix at any depth, page by page, in arbitrary order."""
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         """List by one request from a key on (None: the first one); None: the store cannot."""
         return None
 
@@ -465,7 +464,7 @@ class ZMap(Exchanging, ABC):
         """
 
 
-def read_range(zmap: ZMap, part: Range) -> Buffer:
+def read_range(zmap: ZMap, part: ByteRange) -> Buffer:
     """Read the bytes of a range. Raises as `ZMap.read`, and CorruptStore if some are missing."""
     return read_whole(zmap, part.stat.key, part.start, part.stop, part.stat.version)
 
@@ -478,7 +477,7 @@ def read_whole(zmap: ZMap, key: Key, start: int, stop: int, version: Version) ->
     return data
 
 
-def part_bytes(part: Part, read: Callable[[Range], Buffer]) -> Iterator[Buffer]:
+def part_bytes(part: Part, read: Callable[[ByteRange], Buffer]) -> Iterator[Buffer]:
     """Yield the bytes of a part, some at a time.
 
     Parameters
@@ -490,7 +489,7 @@ def part_bytes(part: Part, read: Callable[[Range], Buffer]) -> Iterator[Buffer]:
     step = PIECE_STEP_BYTES if isinstance(part, Piece) else RANGE_STEP_BYTES
     for start in range(0, max(size, 1), step):
         match cut_part(part, start, min(size, start + step)):
-            case Range() as piece:
+            case ByteRange() as piece:
                 yield read(piece)
             case Piece() as piece:
                 yield piece.read()

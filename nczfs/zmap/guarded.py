@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from nczfs.zmap.base import Buffer, Version, ZMap
+from nczfs.buffers import Buffer
+from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.keys import Key
 from nczfs.zmap.wrappers import Change, Wrapper
 

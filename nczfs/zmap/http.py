@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     AccessDenied,
     Conflict,
@@ -17,15 +18,15 @@ from nczfs.errors import (
     ReadOnlyStore,
     StoreError,
 )
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.forbidden import Forbidden
-from nczfs.zmap.http_names import Names
+from nczfs.zmap.http_names import NameFinder
 from nczfs.zmap.http_transport import HttpRequest, HttpTransport
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, Prefix, join
 from nczfs.zmap.registry import DEFAULTS, StoreOptions
 from nczfs.zmap.url import StoreUrl
 from nczfs.zmap.web.attempts import ATTEMPTS
-from nczfs.zmap.web.exchange import Answer
+from nczfs.zmap.web.exchange import ServerAnswer
 from nczfs.zmap.web.headers import (
     ANOTHER_RANGE,
     content_range,
@@ -65,7 +66,7 @@ class HttpZMap(ZMap):
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
         )
-        self._names = Names(self, self._transport, self._stat_listed, options.documents)
+        self._names = NameFinder(self, self._transport, self._stat_listed, options.documents)
 
     @property
     def name(self) -> str:
@@ -166,7 +167,7 @@ class HttpZMap(ZMap):
             raise Conflict(f"{self._name}/{key}: replaced since it was opened")
         return Blob(b"", stat.version, stat.size, stat.mtime_ns)
 
-    def _check(self, answer: Answer, key: Key) -> None:
+    def _check(self, answer: ServerAnswer, key: Key) -> None:
         """Raise unless the answer is the object, or a part of it, as it is stored."""
         where = self._transport.where(key)
         match answer.status:
@@ -204,7 +205,7 @@ class HttpZMap(ZMap):
             "https://USER:PASSWORD@HOST/…"
         )
 
-    def _stat(self, key: Key, answer: Answer) -> Stat:
+    def _stat(self, key: Key, answer: ServerAnswer) -> Stat:
         found = content_range(answer.headers) if answer.status == 206 else None
         size = found.size if found is not None else answer.size
         if size is None:
@@ -233,7 +234,7 @@ def open_http(url: StoreUrl, options: StoreOptions) -> ZMap:
     return HttpZMap(url.source, options)
 
 
-def _range_fault(answer: Answer, start: int, stop: int | None) -> str:
+def _range_fault(answer: ServerAnswer, start: int, stop: int | None) -> str:
     """Return what is wrong with the answer to a ranged read; "": nothing."""
     if answer.status == 200:
         return "" if answer.size is not None else "the answer has no Content-Length"

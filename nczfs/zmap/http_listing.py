@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import is_name
 from nczfs.zmap.web.headers import SIZE_END, time_ns

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     AccessDenied,
     BadKey,
@@ -22,7 +23,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import Buffer, Entry, Stat, Version, ZMap
+from nczfs.zmap.base import Entry, Stat, Version, ZMap
 from nczfs.zmap.documents import InlineCopies, KnownDocuments
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, ListedName, parse_listing
 from nczfs.zmap.http_transport import HttpRequest, HttpTransport
@@ -59,7 +60,7 @@ class _Named:
     arrays: frozenset[str]
 
 
-class Names:
+class NameFinder:
     """A finder of names, and of sizes and versions of objects.
 
     Parameters

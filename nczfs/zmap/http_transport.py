@@ -20,7 +20,7 @@ from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import ATTEMPTS, Deadline
 from nczfs.zmap.web.authorities import check_authorities
 from nczfs.zmap.web.bodies import WantedBytes
-from nczfs.zmap.web.exchange import Answer, Exchange, Question
+from nczfs.zmap.web.exchange import Exchange, Question, ServerAnswer
 from nczfs.zmap.web.failures import AttemptFailed
 from nczfs.zmap.web.headers import pause_s
 from nczfs.zmap.web.redirects import HOPS_MAX, MOVED, Redirects, leads_to_directory, origin_of
@@ -133,8 +133,8 @@ class HttpTransport:
         return place_of(self.root_url, key, self._copies)
 
     def send(
-        self, request: HttpRequest, fault: Callable[[Answer], str] = lambda answer: ""
-    ) -> Answer:
+        self, request: HttpRequest, fault: Callable[[ServerAnswer], str] = lambda answer: ""
+    ) -> ServerAnswer:
         """Repeat a request until there is an answer that another attempt would not change.
 
         Redirections are followed as `Redirects` decides, except for one to the same path with a
@@ -151,7 +151,7 @@ class HttpTransport:
         StoreError : the redirections do not end, or the answer is too long.
         """
 
-        def attempt(deadline: Deadline) -> Answer:
+        def attempt(deadline: Deadline) -> ServerAnswer:
             answer = self._follow(request, deadline)
             if answer.status == 500:
                 raise AttemptFailed(
@@ -175,7 +175,7 @@ class HttpTransport:
         path = quote(key.encode("utf-8", "surrogateescape"), safe="-._~/")
         return f"{self.root_url}/{path}{self._query}"
 
-    def _follow(self, request: HttpRequest, deadline: Deadline) -> Answer:
+    def _follow(self, request: HttpRequest, deadline: Deadline) -> ServerAnswer:
         where = self.where(request.key)
         url = self._url(request.key)
         for _ in range(HOPS_MAX + 1):
@@ -186,7 +186,7 @@ class HttpTransport:
             url = self._redirects.target(url, location, where)
         raise StoreError(f"{where}: redirected more than {HOPS_MAX} times")
 
-    def _ask(self, request: HttpRequest, url: str, deadline: Deadline) -> Answer:
+    def _ask(self, request: HttpRequest, url: str, deadline: Deadline) -> ServerAnswer:
         headers = self._headers | dict(request.headers)
         if self._authorization and origin_of(urlsplit(url)) == self._origin:
             headers["authorization"] = self._authorization

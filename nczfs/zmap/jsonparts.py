@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 
 STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 """A JSON string, in a regular expression."""

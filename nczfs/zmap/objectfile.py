@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Unsupported
-from nczfs.zmap.base import Buffer, ZMap, read_whole
+from nczfs.zmap.base import ZMap, read_whole
 from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions, around, open_store
 from nczfs.zmap.url import StoreUrl
@@ -17,7 +18,7 @@ RANGE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2
 
 
-class ObjectFile:
+class ObjectReader:
     """The bytes of one version of an object, requested in ranges ahead of what is read.
 
     When a connection breaks, the store asks for the range again, and no more than that.
@@ -95,7 +96,7 @@ class ObjectFile:
 
 
 @contextmanager
-def opened_object(url: StoreUrl, options: StoreOptions) -> Iterator[ObjectFile]:
+def opened_object(url: StoreUrl, options: StoreOptions) -> Iterator[ObjectReader]:
     """Open the object that a URL names.
 
     Raises
@@ -105,7 +106,7 @@ def opened_object(url: StoreUrl, options: StoreOptions) -> Iterator[ObjectFile]:
     outer, key = around(url)
     source = open_store(outer, options)
     try:
-        file = ObjectFile(source, key)
+        file = ObjectReader(source, key)
         try:
             yield file
         finally:

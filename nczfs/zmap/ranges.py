@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeAlias
 
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
+from nczfs.buffers import Buffer
 
 READ_BYTES_MAX = 1 << 30
 """The most that a read without an end gets from a far store."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol, TypeVar
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     AccessDenied,
     Conflict,
@@ -23,7 +24,7 @@ from nczfs.errors import (
     ReadOnlyStore,
     Unsupported,
 )
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.ranges import clipped

@@ -15,13 +15,13 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadKey, BadMetadata, Unsupported
 from nczfs.messages import shown
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.jsonparts import STRING, JsonParts, text_in
 from nczfs.zmap.keys import ROOT, Key, parse_key
-from nczfs.zmap.reference_table import WHOLE, Budget, Table, TableBuilder, TooMuch
-from nczfs.zmap.reference_templates import Templates, Value
+from nczfs.zmap.reference_table import WHOLE, ExpansionLimit, Table, TableBuilder, TooMuch
+from nczfs.zmap.reference_templates import UrlTemplates, Value
 
 DOCUMENT_BYTES_MAX: Final = 256 << 20
 GENERATED_MAX: Final = 1_000_000  # some ten seconds
@@ -69,7 +69,7 @@ def read_references(body: Buffer, where: str, limit_bytes: int) -> Table:
 
 class _Document:
     def __init__(self, body: Buffer, where: str, limit_bytes: int) -> None:
-        self._budget = Budget(limit_bytes)
+        self._budget = ExpansionLimit(limit_bytes)
         self._budget.spend(len(body))
         self._parts = JsonParts(body)
         self._where = where
@@ -102,18 +102,18 @@ class _Document:
                     f"{self._where}: not a reference document: the reference of "
                     f"{shown(self._foreign)} is {_NO_REFERENCE}"
                 )
-            return self._finished(top, Templates({}))
+            return self._finished(top, UrlTemplates({}))
         if special["version"] != 1:
             raise Unsupported(
                 f"references of version {str(special['version'])[:20]}, of which 0 and 1 are known"
             )
         if special.get("refs") is not True:
             raise BadMetadata(f"{self._where}: 'refs' is not an object")
-        templates = Templates(self._texts(special.get("templates", {})))
+        templates = UrlTemplates(self._texts(special.get("templates", {})))
         self._generate(inner, special.get("gen", []), templates)
         return self._finished(inner, templates)
 
-    def _finished(self, builder: TableBuilder, templates: Templates) -> Table:
+    def _finished(self, builder: TableBuilder, templates: UrlTemplates) -> Table:
         if self._dropped:
             _log.warning(
                 "%s: left out %d references whose keys are not valid", self._where, self._dropped
@@ -226,7 +226,7 @@ class _Document:
             return templates
         raise BadMetadata(f"{self._where}: 'templates' is not an object of texts")
 
-    def _generate(self, builder: TableBuilder, rules: object, templates: Templates) -> None:
+    def _generate(self, builder: TableBuilder, rules: object, templates: UrlTemplates) -> None:
         """Add the references that the rules of ``gen`` make."""
         if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
             raise BadMetadata(f"{self._where}: 'gen' is not a list of objects")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 
 _UNCOMPRESSED, _COMPRESSED = 2, 3  # fields of a PageHeader
 _NUMBERS: Final = frozenset({4, 5, 6})  # types of Thrift: integers of 16, 32 and 64 bits

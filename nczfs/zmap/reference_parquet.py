@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     BadKey,
     BadMetadata,
@@ -27,12 +28,12 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.messages import size_text
-from nczfs.zmap.base import Blob, Buffer, ZMap
+from nczfs.zmap.base import Blob, ZMap
 from nczfs.zmap.documents import ParquetDocuments
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import Key, Prefix, join, parse_key
 from nczfs.zmap.reference_pages import expanded_bytes
-from nczfs.zmap.reference_table import WHOLE, Budget, Reference, Table, TableBuilder
+from nczfs.zmap.reference_table import WHOLE, ExpansionLimit, Reference, Table, TableBuilder
 
 DOCUMENT_BYTES_MAX = 256 << 20
 PARTS_KEPT = 8
@@ -383,7 +384,7 @@ class _Described:
 def _described(
     document: Buffer, where: str, form: ParquetDocuments, limit_bytes: int
 ) -> _Described:
-    budget = Budget(limit_bytes)
+    budget = ExpansionLimit(limit_bytes)
     builder = TableBuilder(budget)
     grids: dict[str, _Grid] = {}
     refused: dict[str, str] = {}

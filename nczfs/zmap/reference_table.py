@@ -51,7 +51,7 @@ class TooMuch(Unsupported):
     """A document of references needs more memory or computing than it may."""
 
 
-class Budget:
+class ExpansionLimit:
     """The limit, in bytes, of a document of references and of all that it expands to.
 
     A document of 60 KB can expand to gigabytes: by rules that make references, by templates, or by
@@ -73,7 +73,7 @@ class Budget:
 class TableBuilder:
     """A builder that takes references in any order; of two with the same key the later counts."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: ExpansionLimit) -> None:
         self._budget = budget
         self._keys = bytearray()
         self._ends = array("Q", [0])

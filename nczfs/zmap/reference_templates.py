@@ -37,7 +37,7 @@ _INTEGER_MAX = 1 << 63
 _NO_NAMES: Names = {}
 
 
-class Templates:
+class UrlTemplates:
     """The templates of one document.
 
     Parameters

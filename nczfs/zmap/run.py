@@ -9,7 +9,7 @@ from nczfs.zmap.keys import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ListedRange:
     """The objects between two keys below a prefix, as they were at one time.
 
     Attributes

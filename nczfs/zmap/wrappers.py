@@ -7,23 +7,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
 from nczfs.zmap.aside import Aside, Exchanges
-from nczfs.zmap.base import (
-    Blob,
-    Buffer,
-    Entry,
-    Features,
-    Part,
-    Range,
-    Stat,
-    Version,
-    ZMap,
-)
+from nczfs.zmap.base import Blob, ByteRange, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.keys import Key, Prefix, checked_length, is_within
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 Change: TypeAlias = Literal["write", "copy", "write_parts", "delete"]
 
@@ -111,7 +102,7 @@ class Wrapper(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         return self._zmap.run_from(prefix, first)
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
@@ -241,7 +232,7 @@ class Prefixed(Wrapper):
         mtime_ns: int | None = None,
     ) -> Version:
         outer = [
-            replace(part, stat=self._outer_stat(part.stat)) if isinstance(part, Range) else part
+            replace(part, stat=self._outer_stat(part.stat)) if isinstance(part, ByteRange) else part
             for part in parts
         ]
         return self._zmap.write_parts(self._outer(key), outer, replaces=replaces, mtime_ns=mtime_ns)
@@ -265,14 +256,16 @@ class Prefixed(Wrapper):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         outer = None if first is None else self._outer(first)
         run = self._zmap.run_from(self._outer_prefix(prefix), outer)
         if run is None:
             return None
         start = len(self._before)
         versions = {Key(key[start:]): version for key, version in run.versions.items()}
-        return Run(versions, run.first[start:], None if run.last is None else run.last[start:])
+        return ListedRange(
+            versions, run.first[start:], None if run.last is None else run.last[start:]
+        )
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:
         return self._zmap.exists(self._outer_prefix(prefix), marked=marked)
@@ -388,7 +381,7 @@ class Metered(Wrapper):
         self._lists.inc()
         return self._zmap.list(prefix)
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         run = self._zmap.run_from(prefix, first)
         if run is not None:  # otherwise there was no request
             self._lists.inc()

@@ -14,7 +14,7 @@ from nczfs.formats.zom.writing import json_of
 from nczfs.zom.conventions import Convention, read_convention, validate
 from nczfs.zom.creation import create
 from nczfs.zom.differences import Change, Difference, applied, diff, like
-from nczfs.zom.patterns import Fault
+from nczfs.zom.patterns import ConventionFault
 from nczfs.zom.stored import Problem, StoredHierarchy, from_store
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "ArrayV3",
     "Change",
     "Convention",
+    "ConventionFault",
     "Difference",
-    "Fault",
     "GroupV2",
     "GroupV3",
     "NamedConfig",

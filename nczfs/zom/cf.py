@@ -10,7 +10,7 @@ from nczfs.formats.zom.nodes import Array, ArrayV2, ArrayV3, Group, Node
 from nczfs.formats.zom.pointers import below
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
-from nczfs.zom.patterns import Fault, Pattern, ValueRule
+from nczfs.zom.patterns import ConventionFault, Pattern, ValueRule
 
 PATTERN = Pattern(is_array=False, attributes={"Conventions": ValueRule(("string",))})
 
@@ -18,7 +18,7 @@ _CF = re.compile(r"CF-\d+\.\d+")
 _TEXTS = ("units", "long_name", "standard_name", "calendar", "cell_methods", "positive", "axis")
 
 
-def faults(node: Node) -> Iterator[Fault]:
+def faults(node: Node) -> Iterator[ConventionFault]:
     """Yield where a hierarchy does not follow CF.
 
     Notes
@@ -30,11 +30,11 @@ def faults(node: Node) -> Iterator[Fault]:
         return
     named = node.attributes.get("Conventions")
     if isinstance(named, str) and not any(map(_CF.fullmatch, re.split(r"[,\s]+", named))):
-        yield Fault("/attributes/Conventions", f"{shown(named)} names no version of CF")
+        yield ConventionFault("/attributes/Conventions", f"{shown(named)} names no version of CF")
     yield from _group(node, "", ())
 
 
-def _group(group: Group, pointer: str, above: tuple[Group, ...]) -> Iterator[Fault]:
+def _group(group: Group, pointer: str, above: tuple[Group, ...]) -> Iterator[ConventionFault]:
     scope = (*above, group)
     for name, member in (group.members or {}).items():
         place = below(below(pointer, "members"), name)
@@ -44,16 +44,20 @@ def _group(group: Group, pointer: str, above: tuple[Group, ...]) -> Iterator[Fau
             yield from _group(member, place, scope)
 
 
-def _variable(name: str, array: Array, pointer: str, scope: Sequence[Group]) -> Iterator[Fault]:
+def _variable(
+    name: str, array: Array, pointer: str, scope: Sequence[Group]
+) -> Iterator[ConventionFault]:
     declared = declared_names(array)
     names = declared.names or ()
     if len(set(names)) != len(names):
-        yield Fault(f"{pointer}{declared.place}", f"{shown(list(names))} has one name twice")
+        yield ConventionFault(
+            f"{pointer}{declared.place}", f"{shown(list(names))} has one name twice"
+        )
     place = below(pointer, "attributes")
     for attribute in _TEXTS:
         value = array.attributes.get(attribute, "")
         if not isinstance(value, str):
-            yield Fault(below(place, attribute), f"{shown(value)} is not a text")
+            yield ConventionFault(below(place, attribute), f"{shown(value)} is not a text")
     yield from _flags(array.attributes, place)
     for attribute, referred in _REFERENCES.items():
         text = array.attributes.get(attribute)
@@ -61,29 +65,29 @@ def _variable(name: str, array: Array, pointer: str, scope: Sequence[Group]) -> 
             continue
         where = below(place, attribute)
         if not isinstance(text, str):
-            yield Fault(where, f"{shown(text)} is not a text")
+            yield ConventionFault(where, f"{shown(text)} is not a text")
             continue
         for other in referred(text):
             found = _found(other, scope)
             if found is None:
                 if attribute != "cell_measures":  # which may be in another file
-                    yield Fault(where, f"there is no variable {shown(other)}")
+                    yield ConventionFault(where, f"there is no variable {shown(other)}")
             elif attribute in ("bounds", "climatology"):
                 yield from _bounds(other, found, names, array, where)
 
 
 def _bounds(
     name: str, bounds: Array, names: tuple[str, ...], array: Array, where: str
-) -> Iterator[Fault]:
+) -> Iterator[ConventionFault]:
     """Check that bounds have the dimensions of their variable, and one more (section 7.1)."""
     if bounds.shape[:-1] != array.shape or len(bounds.shape) != len(array.shape) + 1:
         text = f"{name!r} has the shape {list(bounds.shape)}, not {list(array.shape)} and one more"
-        yield Fault(where, text)
+        yield ConventionFault(where, text)
     elif (of_bounds := declared_names(bounds).names) and of_bounds[:-1] != names:
-        yield Fault(where, f"{shown(name)} has the dimensions {shown(list(of_bounds))}")
+        yield ConventionFault(where, f"{shown(name)} has the dimensions {shown(list(of_bounds))}")
 
 
-def _flags(attributes: Mapping[str, Json], place: str) -> Iterator[Fault]:
+def _flags(attributes: Mapping[str, Json], place: str) -> Iterator[ConventionFault]:
     """Check that all flags have a meaning (section 3.5)."""
     meanings = attributes.get("flag_meanings")
     for name in ("flag_values", "flag_masks"):
@@ -92,10 +96,10 @@ def _flags(attributes: Mapping[str, Json], place: str) -> Iterator[Fault]:
             continue
         count = len(values) if isinstance(values, list) else 1
         if not isinstance(meanings, str):
-            yield Fault(below(place, "flag_meanings"), f"{name} needs a text of meanings")
+            yield ConventionFault(below(place, "flag_meanings"), f"{name} needs a text of meanings")
         elif len(meanings.split()) != count:
             text = f"has {len(meanings.split())} meanings, and {name} {count} values"
-            yield Fault(below(place, "flag_meanings"), text)
+            yield ConventionFault(below(place, "flag_meanings"), text)
 
 
 def _words(text: str) -> list[str]:

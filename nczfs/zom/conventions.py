@@ -13,9 +13,9 @@ from nczfs.formats.zom.nodes import Node
 from nczfs.formats.zom.pointers import below
 from nczfs.messages import reason, shown
 from nczfs.zom import cf, xarraynames
-from nczfs.zom.patterns import Fault, Pattern, faults_of, read_pattern
+from nczfs.zom.patterns import ConventionFault, Pattern, faults_of, read_pattern
 
-Rule: TypeAlias = Callable[[Node], Iterable[Fault]]
+Rule: TypeAlias = Callable[[Node], Iterable[ConventionFault]]
 
 ENTRY_POINTS = "nczfs.convention"
 
@@ -40,7 +40,7 @@ CF = Convention("cf", cf.PATTERN, (xarraynames.faults, cf.faults))
 BUILT_IN: Mapping[str, Convention] = {each.name: each for each in (XARRAY, CF)}
 
 
-def validate(node: Node, convention: Convention | str) -> Iterator[Fault]:
+def validate(node: Node, convention: Convention | str) -> Iterator[ConventionFault]:
     """Yield where a hierarchy does not follow a convention; nothing, if it does.
 
     Parameters
@@ -62,7 +62,7 @@ def convention_named(name: str) -> Convention:
     """Return a convention by its name: a built-in one, or that of an entry point.
 
     The object of an entry point in the group ``nczfs.convention`` is a `Convention`, or a function
-    that takes a hierarchy and yields each `Fault`.
+    that takes a hierarchy and yields each `ConventionFault`.
 
     Raises
     ------

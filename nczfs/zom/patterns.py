@@ -28,7 +28,7 @@ from nczfs.model.hierarchy import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ConventionFault:
     """A place where a hierarchy does not follow a convention.
 
     Attributes
@@ -141,12 +141,12 @@ def read_pattern(value: object, pointer: str = "") -> Pattern:
     )
 
 
-def faults_of(node: Node, pattern: Pattern, pointer: str = "") -> Iterator[Fault]:
+def faults_of(node: Node, pattern: Pattern, pointer: str = "") -> Iterator[ConventionFault]:
     """Yield where a hierarchy does not fit a pattern."""
     is_array = isinstance(node, ArrayV2 | ArrayV3)
     if pattern.is_array is not None and pattern.is_array is not is_array:
         found, wanted = ("an array", "a group") if is_array else ("a group", "an array")
-        yield Fault(pointer, f"is {found}, not {wanted}")
+        yield ConventionFault(pointer, f"is {found}, not {wanted}")
         return
     yield from _members_faults(node.attributes, pattern.attributes, below(pointer, "attributes"))
     yield from _members_faults(document_of(node), pattern.fields, pointer)
@@ -155,7 +155,7 @@ def faults_of(node: Node, pattern: Pattern, pointer: str = "") -> Iterator[Fault
         if pattern.dimension_names is not None:
             declared = declared_names(node)
             if declared.fault is not None:
-                yield Fault(f"{pointer}{declared.fault[0]}", declared.fault[1])
+                yield ConventionFault(f"{pointer}{declared.fault[0]}", declared.fault[1])
             place = f"{pointer}{declared.place}"
             yield from _list_faults(pattern.dimension_names, declared.names or (), place)
         return
@@ -163,7 +163,7 @@ def faults_of(node: Node, pattern: Pattern, pointer: str = "") -> Iterator[Fault
     members: Mapping[str, Node] = node.members or {}
     for name, each in pattern.members.items():
         if name != ANY and name not in members and each.required:
-            yield Fault(below(place, name), "is missing")
+            yield ConventionFault(below(place, name), "is missing")
     for name, member in members.items():
         wanted_member = pattern.members.get(name, pattern.members.get(ANY))
         if wanted_member is not None:
@@ -172,20 +172,22 @@ def faults_of(node: Node, pattern: Pattern, pointer: str = "") -> Iterator[Fault
 
 def _members_faults(
     members: Mapping[str, Json], rules: Mapping[str, ValueRule], pointer: str
-) -> Iterator[Fault]:
+) -> Iterator[ConventionFault]:
     for name, rule in rules.items():
         place = below(pointer, name)
         if name in members:
             yield from _value_faults(members[name], rule, place)
         elif rule.required:
-            yield Fault(place, "is missing")
+            yield ConventionFault(place, "is missing")
 
 
-def _value_faults(value: Json, rule: ValueRule, pointer: str) -> Iterator[Fault]:
+def _value_faults(value: Json, rule: ValueRule, pointer: str) -> Iterator[ConventionFault]:
     if rule.types and not any(_TYPES[name](value) for name in rule.types):
-        yield Fault(pointer, f"{shown(value)} is not of the type {' or '.join(rule.types)}")
+        yield ConventionFault(
+            pointer, f"{shown(value)} is not of the type {' or '.join(rule.types)}"
+        )
     elif rule.values is not None and not rule.permits(value):
-        yield Fault(pointer, f"{shown(value)} is not {_choice(rule.values)}")
+        yield ConventionFault(pointer, f"{shown(value)} is not {_choice(rule.values)}")
     if rule.items is not None and isinstance(value, list):
         for place, item in enumerate(value):
             yield from _value_faults(item, rule.items, f"{pointer}/{place}")
@@ -193,15 +195,15 @@ def _value_faults(value: Json, rule: ValueRule, pointer: str) -> Iterator[Fault]
 
 def _list_faults(
     wanted: tuple[Json, ...] | None, found: tuple[Json, ...], pointer: str
-) -> Iterator[Fault]:
+) -> Iterator[ConventionFault]:
     if wanted is None:
         return
     if len(wanted) != len(found):
-        yield Fault(pointer, f"{shown(list(found))} has not {len(wanted)} dimensions")
+        yield ConventionFault(pointer, f"{shown(list(found))} has not {len(wanted)} dimensions")
         return
     for place, (each, value) in enumerate(zip(wanted, found, strict=True)):
         if each is not None and _key(each) != _key(value):
-            yield Fault(f"{pointer}/{place}", f"{shown(value)} is not {shown(each)}")
+            yield ConventionFault(f"{pointer}/{place}", f"{shown(value)} is not {shown(each)}")
 
 
 def _key(value: Json) -> Hashable:

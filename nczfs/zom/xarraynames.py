@@ -8,10 +8,10 @@ from nczfs.formats.zom.dimensions import declared_names
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Node
 from nczfs.formats.zom.pointers import below
 from nczfs.messages import shown
-from nczfs.zom.patterns import Fault
+from nczfs.zom.patterns import ConventionFault
 
 
-def faults(node: Node, pointer: str = "") -> Iterator[Fault]:
+def faults(node: Node, pointer: str = "") -> Iterator[ConventionFault]:
     """Yield where xarray cannot tell the dimensions of an array.
 
     Notes
@@ -21,7 +21,7 @@ def faults(node: Node, pointer: str = "") -> Iterator[Fault]:
     if isinstance(node, ArrayV2 | ArrayV3):
         declared = declared_names(node)
         if declared.fault is not None:
-            yield Fault(f"{pointer}{declared.fault[0]}", declared.fault[1])
+            yield ConventionFault(f"{pointer}{declared.fault[0]}", declared.fault[1])
         return
     lengths: dict[str, tuple[int, str]] = {}
     for name, member in (node.members or {}).items():
@@ -35,4 +35,4 @@ def faults(node: Node, pointer: str = "") -> Iterator[Fault]:
             known, where = lengths.setdefault(dimension, (length, name))
             if known != length:
                 text = f"dimension {shown(dimension)} has {length} here, and {known} in {where}"
-                yield Fault(f"{place}/shape/{axis}", text)
+                yield ConventionFault(f"{place}/shape/{axis}", text)

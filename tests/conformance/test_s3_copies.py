@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nczfs.errors import Conflict
-from nczfs.zmap.base import Part, Range, ZMap
+from nczfs.zmap.base import ByteRange, Part, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.wrappers import Metered
@@ -58,9 +58,9 @@ def test_a_changed_part_of_a_large_object_is_all_that_is_sent(
 ) -> None:
     stat = zmap.stat(KEY)
     parts: list[Part] = [
-        Range(stat, 0, 20 * MIB + 7),
+        ByteRange(stat, 0, 20 * MIB + 7),
         b"changed" * MIB,
-        Range(stat, 27 * MIB + 7, SIZE),
+        ByteRange(stat, 27 * MIB + 7, SIZE),
     ]
     asked = requests_of(faults, lambda: zmap.write_parts(KEY, parts))
     assert asked["GET data/group/large"] == 0
@@ -76,7 +76,7 @@ def test_a_byte_of_a_large_object_costs_a_part_each_way_and_nothing_is_compared_
 ) -> None:
     stat = zmap.stat(KEY)
     at = 20 * MIB
-    parts: list[Part] = [Range(stat, 0, at), b"z", Range(stat, at + 1, SIZE)]
+    parts: list[Part] = [ByteRange(stat, 0, at), b"z", ByteRange(stat, at + 1, SIZE)]
     asked = requests_of(faults, lambda: zmap.write_parts(KEY, parts, replaces=stat.version))
     notes = sum(count for what, count in asked.items() if ".nczfs-upload-" in what)
     assert notes == 2
@@ -97,7 +97,7 @@ def test_parts_of_a_version_that_is_gone_are_a_conflict_and_leave_nothing(
     for other in (content[::-1], b"short"):
         zmap.write(KEY, other)
         with pytest.raises(Conflict, match=KEY):
-            zmap.write_parts(GOAL, [b"new", Range(stat, MIB, SIZE)])
+            zmap.write_parts(GOAL, [b"new", ByteRange(stat, MIB, SIZE)])
         with pytest.raises(Conflict, match=KEY):
             zmap.copy(stat, GOAL)
     assert {found.key for found in zmap.list(ROOT)} == {KEY}
@@ -110,10 +110,10 @@ def test_a_changed_large_object_replaces_only_the_version_that_was_seen(
     zmap: ZMap, content: bytes
 ) -> None:
     stat = zmap.stat(KEY)
-    parts: list[Part] = [b"new", Range(stat, 3, SIZE)]
+    parts: list[Part] = [b"new", ByteRange(stat, 3, SIZE)]
     seen = zmap.write_parts(KEY, parts, replaces=stat.version)
     assert bytes(zmap.read(KEY, 0, 9).data) == b"new" + content[3:9]
-    parts = [Range(zmap.stat(KEY), 0, SIZE)]
+    parts = [ByteRange(zmap.stat(KEY), 0, SIZE)]
     zmap.write(GOAL, b"of another")
     with pytest.raises(Conflict):
         zmap.write_parts(GOAL, parts, replaces=seen)

@@ -20,7 +20,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
-from nczfs.zmap.base import ABSENT, Part, Range, Version, ZMap
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Version, ZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from tests.support.servers import Faults, S3Server
@@ -184,7 +184,11 @@ def _create_a_copy(zmap: ZMap, look: ZMap) -> None:
 
 def _put_together(zmap: ZMap, look: ZMap) -> None:
     large = look.stat(LARGE)
-    parts: list[Part] = [Range(large, 0, 7 << 20), b"new", Range(large, 9 << 20, large.size)]
+    parts: list[Part] = [
+        ByteRange(large, 0, 7 << 20),
+        b"new",
+        ByteRange(large, 9 << 20, large.size),
+    ]
     version = zmap.write_parts(NEW, parts)
     data, found = _stored(look)
     assert (len(data), found) == (large.size - (2 << 20) + 3, version)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import nczfs as library
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.options import Tally
 from nczfs.library.api import Group
 from nczfs.model.hierarchy import Variable

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.codecs.registry import pipeline_of
 from nczfs.model.dtypes import DataType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec

@@ -15,6 +15,7 @@ from siphon.cdmr import Dataset as Remote
 from siphon.cdmr.cdmremote import CDMRemote
 
 import nczfs
+from nczfs.buffers import Buffer
 from nczfs.cli.main import main
 from nczfs.ncstream import Array, read
 from nczfs.ncstream.data import data_messages, ragged_message
@@ -74,7 +75,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def any_length() -> Iterator[bytes | memoryview]:
+def any_length() -> Iterator[Buffer]:
     """Yield a stream of elements of any length, of which the last ones were never written."""
     n = Dimension("n", 3)
     rows = np.empty(2, object)

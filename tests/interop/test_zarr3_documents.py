@@ -14,7 +14,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 import nczfs
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from tests.unit.codecs.test_v3_chains import chains, is_for_zarr_python, some
 from tests.unit.codecs.test_v3_round_trips import CORE, as_object
 from tests.unit.codecs.v3arrays import Word

@@ -15,7 +15,7 @@ from nczfs.model import hierarchy as model
 from nczfs.testing.datasets import put_array, put_json
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.dataset_copy import Copy, planned_copy, run_copy
-from nczfs.tools.transfer.intermediate import Place, Spread
+from nczfs.tools.transfer.intermediate import IntermediatePlace, Spread
 from nczfs.tools.transfer.target import NewNode
 from nczfs.tools.verify.digests import dataset_jobs, digests
 from nczfs.tools.verify.findings import Severity
@@ -95,7 +95,7 @@ def copied(
     progress: Callable[[float], object] = lambda _: None,
     memory_limit_bytes: int = 1 << 20,
     spread: Callable[[Copy], Spread] | None = None,
-    place: Place | None = None,
+    place: IntermediatePlace | None = None,
     **options: Any,
 ) -> list[str]:
     """Copy, as ``nczfs cp`` does. Gives the lines that the user gets.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions

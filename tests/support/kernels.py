@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from nczfs.vfs.base import Buffer, Entry, InodeNo, PageTicket
+from nczfs.buffers import Buffer
+from nczfs.vfs.base import Entry, InodeNo, PageTicket
 
 
 class Kernel:

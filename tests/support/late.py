@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 
+from nczfs.buffers import Buffer
 from nczfs.errors import AccessDenied, Conflict, DeadlinePassed, ObjectExists
-from nczfs.zmap.base import Buffer, Version
+from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 
 class LateZMap(MemoryZMap):
@@ -49,13 +50,13 @@ class LateZMap(MemoryZMap):
                 continue
         return len(arriving)
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         if not self._page:
             raise AccessDenied(f"{self.name}/{prefix}: no listing")
         start = first or f"{prefix}/"
         found = sorted(stat for stat in self.list(prefix) if stat.key >= start)
         page = {stat.key: stat.version for stat in found[: self._page]}
-        return Run(page, start, max(page) if len(found) > self._page else None)
+        return ListedRange(page, start, max(page) if len(found) > self._page else None)
 
     def write(
         self,

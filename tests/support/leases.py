@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from nczfs.buffers import Buffer
 from nczfs.engine.lease.contention import LEASE, Clock, LeaseTerms
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 

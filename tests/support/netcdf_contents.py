@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.options import Tally
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, DataType, NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecChain, Variable

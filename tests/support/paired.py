@@ -12,11 +12,12 @@ from math import prod
 
 import pytest
 
+from nczfs.buffers import Buffer, Values
 from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import pipeline_of
 from nczfs.engine.chunks.base import ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import EngineOptions, MissingChunks
 from nczfs.engine.retrying import LOOKED_S, Confirmation
@@ -24,9 +25,9 @@ from nczfs.engine.weight import weight_of_values
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.model.grid import ChunkGrid, ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import ABSENT, Buffer, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 
 def _index_of(count: int) -> struct.Struct:
@@ -162,7 +163,7 @@ class PairedChunks(ChunkStore):
         stat = self.stat(unit)
         return ABSENT if stat is None else stat.version
 
-    def run_from(self, unit: UnitIndex) -> Run | None:
+    def run_from(self, unit: UnitIndex) -> ListedRange | None:
         return self._zmap.run_from(self.prefix, None)
 
     def newest(

@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.metadata.claims import with_claim
 from nczfs.engine.metadata.hierarchy import Hierarchy

@@ -11,13 +11,13 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays import runs
 from nczfs.engine.arrays.arraychunks import ArrayChunks, part_of
 from nczfs.engine.arrays.selection import ChunkSelection, Selection
 from nczfs.engine.arrays.selectionreader import SelectionReader
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkSource, ChunkStore
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.pools import UnderWay
 from nczfs.model.boxes import Box, boxes_of_run

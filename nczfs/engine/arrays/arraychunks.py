@@ -13,12 +13,13 @@ from itertools import islice
 from math import prod
 from typing import Any, TypeAlias
 
+from nczfs.buffers import Values
 from nczfs.codecs.codec import Flat, as_bytes
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools

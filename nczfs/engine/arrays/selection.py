@@ -12,15 +12,14 @@ from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Positions
+from nczfs.engine.chunks.chunkaccess import Index
 from nczfs.errors import BadSelection
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkGrid, ChunkIndex, Cuts
 
-Positions: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Axis: TypeAlias = "range | Positions"
 """A selection along one dimension: an ascending range, or positions in any order."""
-
-Index: TypeAlias = "tuple[slice | Positions, ...]"
 
 
 @dataclass(frozen=True, slots=True)

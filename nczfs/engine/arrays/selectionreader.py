@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import chain, groupby, islice
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.batches import ITEMS_MAX, Counted, batches
 from nczfs.engine.arrays.selection import ChunkSelection
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import UnderWay
 from nczfs.model.grid import ChunkIndex

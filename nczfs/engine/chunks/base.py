@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from nczfs.buffers import Values
 from nczfs.codecs.base import Pipeline, TooLong
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Confirmation
 from nczfs.model.grid import ChunkGrid, ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import Part, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 NDIM_MAX = 64  # limit of numpy
 
@@ -181,7 +182,7 @@ class ChunkStore(ChunkSource):
         """Return the version that the store has of a unit now; `ABSENT`: it has none."""
 
     @abstractmethod
-    def run_from(self, unit: UnitIndex) -> Run | None:
+    def run_from(self, unit: UnitIndex) -> ListedRange | None:
         """Return a run of objects with that of a unit, as `ZMap.run_from`; all if they are few."""
 
     @abstractmethod

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from nczfs import metrics
+from nczfs.buffers import Values
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.slots import Slot
 from nczfs.engine.chunks.spill import Spilled, SpillTier, no_tier
 from nczfs.engine.chunks.storedarray import StoredArray

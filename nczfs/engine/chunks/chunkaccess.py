@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-
+from nczfs.buffers import Positions
 from nczfs.model.boxes import Box
 
-Index: TypeAlias = "tuple[slice | np.ndarray[Any, np.dtype[np.int64]], ...]"
+Index: TypeAlias = "tuple[slice | Positions, ...]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Collection, Mapping
 
 from nczfs import metrics
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.unitio import UnitIO
 from nczfs.engine.retrying import LOOKED_S
 from nczfs.errors import Conflict, NczfsError, NoSuchObject, ObjectExists, StructureChanged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.fillelement import fill_element, is_all
-from nczfs.engine.chunks.loaded import Values
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-
+from nczfs.buffers import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
 
-Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
 """An array of a store, and the index of a chunk in its grid."""
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, Draft, UnitIndex
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.shardlayout import Path
 from nczfs.engine.chunks.shardwrite import Held
 from nczfs.model.grid import ChunkIndex

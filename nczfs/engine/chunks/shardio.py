@@ -11,10 +11,11 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from nczfs import metrics
+from nczfs.buffers import Buffer, Values
 from nczfs.codecs.registry import MEMORY_BYTES
 from nczfs.engine.chunks.base import Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.sharddraft import ShardDraft
 from nczfs.engine.chunks.shardindexes import KnownIndex, ShardIndexes, ShardMemory
@@ -42,7 +43,7 @@ from nczfs.errors import (
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
-from nczfs.zmap.base import ABSENT, Buffer, Part, Piece, Range, Version, Zeros, ZMap
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Version, Zeros, ZMap
 from nczfs.zmap.keys import Key
 from nczfs.zmap.ranges import JOINED_BYTES_MAX
 
@@ -459,7 +460,7 @@ class ShardIO(UnitIO):
     def _write(
         self, key: Key, parts: Sequence[Part], nbytes: int, replaces: Version | None
     ) -> Version:
-        pieces = [part for part in parts if not isinstance(part, Range | Piece | Zeros)]
+        pieces = [part for part in parts if not isinstance(part, ByteRange | Piece | Zeros)]
         if nbytes > JOINED_BYTES_MAX or len(pieces) < len(parts):
             return self._zmap.write_parts(key, parts, replaces=replaces)
         return self._zmap.write(key, b"".join(pieces), replaces=replaces)

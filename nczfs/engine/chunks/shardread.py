@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.codecs.shardindex import place_of
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.shardindexes import KnownIndex, ShardIndexes
 from nczfs.engine.chunks.shardlayout import Path, ShardLayout, ShardLevel
 from nczfs.errors import CodecError, Conflict, CorruptChunk
-from nczfs.zmap.base import Buffer, Stat, Version, ZMap
+from nczfs.zmap.base import Stat, Version, ZMap
 from nczfs.zmap.keys import Key
 
 TOGETHER_BYTES: Final = 8 << 20

@@ -16,7 +16,7 @@ from nczfs.engine.chunks.shardindexes import KnownIndex
 from nczfs.engine.chunks.shardlayout import Path, ShardLayout
 from nczfs.engine.chunks.shardread import ShardReader
 from nczfs.errors import CodecError, CorruptChunk, NoSpace
-from nczfs.zmap.base import Part, Piece, Range, part_size
+from nczfs.zmap.base import ByteRange, Part, Piece, part_size
 from nczfs.zmap.joining import IN_MEMORY_BYTES_MAX
 
 COPIED_BYTES_LEAST: Final = 5 << 20
@@ -176,7 +176,7 @@ class Composer:
             found[number] = [] if composed is None else composed.parts
         return found
 
-    def _kept(self, old: KnownIndex, changed: Mapping[int, object]) -> dict[int, Range]:
+    def _kept(self, old: KnownIndex, changed: Mapping[int, object]) -> dict[int, ByteRange]:
         """Return the entries of the older version that stay, by number.
 
         Raises
@@ -185,7 +185,7 @@ class Composer:
             become long.
         """
         assert self._old is not None
-        kept: dict[int, Range] = {}
+        kept: dict[int, ByteRange] = {}
         stat = self._old.stat
         for number in np.flatnonzero(~are_missing(old.places)).tolist():
             if number in changed:
@@ -194,7 +194,7 @@ class Composer:
             if isinstance(place, CodecError):
                 raise place
             if place is not None:
-                kept[number] = Range(stat, *place)
+                kept[number] = ByteRange(stat, *place)
         nbytes, room = sum(each.size for each in kept.values()), old.stop - old.start
         if nbytes > room + SHARED_BYTES_MAX:
             raise CorruptChunk(
@@ -206,14 +206,14 @@ class Composer:
 
 def with_read(parts: Sequence[Part], old: ShardReader, held: Held) -> list[Part]:
     """Return parts of which the short ranges are read, as far as memory holds them."""
-    short = [p for p in parts if isinstance(p, Range) and p.size < COPIED_BYTES_LEAST]
+    short = [p for p in parts if isinstance(p, ByteRange) and p.size < COPIED_BYTES_LEAST]
     total = sum(part.size for part in short)
     if not short or not held.has_room(total):
         return list(parts)
     held.count(total)
     found = iter(old.ranges([(part.start, part.stop) for part in short]))
     return [
-        next(found) if isinstance(part, Range) and part.size < COPIED_BYTES_LEAST else part
+        next(found) if isinstance(part, ByteRange) and part.size < COPIED_BYTES_LEAST else part
         for part in parts
     ]
 
@@ -221,7 +221,7 @@ def with_read(parts: Sequence[Part], old: ShardReader, held: Held) -> list[Part]
 def _add(parts: list[Part], part: Part) -> None:
     """Add a part; ranges that follow one another become one."""
     last = parts[-1] if parts else None
-    if isinstance(part, Range) and isinstance(last, Range) and last.stop == part.start:
-        parts[-1] = Range(part.stat, last.start, part.stop)
+    if isinstance(part, ByteRange) and isinstance(last, ByteRange) and last.stop == part.start:
+        parts[-1] = ByteRange(part.stat, last.start, part.stop)
     else:
         parts.append(part)

@@ -6,7 +6,8 @@ from collections import OrderedDict
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
+from nczfs.buffers import Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.spillfile import SpillPlace
 from nczfs.model.boxes import Box
 

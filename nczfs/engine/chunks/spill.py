@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from nczfs import metrics
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
+from nczfs.buffers import Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.slots import SLOTS_MAX, Ghosts, Slot
 from nczfs.engine.chunks.spillfile import DEFAULT_LIMIT_BYTES, SpillFile, default_directory, taken
 from nczfs.engine.chunks.storedarray import StoredArray

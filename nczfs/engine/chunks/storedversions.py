@@ -15,7 +15,7 @@ from nczfs.errors import StoreError
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Prefix
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,8 @@ class StoredVersions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: OrderedDict[ChunkId, Version] = OrderedDict()
-        self._runs: OrderedDict[_Place, deque[Run] | None] = OrderedDict()  # None: none can be had
+        # None: none can be had
+        self._runs: OrderedDict[_Place, deque[ListedRange] | None] = OrderedDict()
         self._asking: dict[_Place, Future[None]] = {}
 
     def latest(self, chunk_id: ChunkId) -> Version | None:
@@ -104,7 +105,7 @@ class StoredVersions:
                 self._keep(place, answer if answer is not None and answer.covers(key) else None)
             ours.set_result(None)
 
-    def _asked(self, io: ChunkStore, index: ChunkIndex) -> Run | None:
+    def _asked(self, io: ChunkStore, index: ChunkIndex) -> ListedRange | None:
         try:
             return io.run_from(index)
         except StoreError as error:
@@ -113,7 +114,7 @@ class StoredVersions:
             log.info("%s: versions of chunks cannot be listed: %s", io.key(index), error)
             return None
 
-    def _keep(self, place: _Place, run: Run | None) -> None:
+    def _keep(self, place: _Place, run: ListedRange | None) -> None:
         known = self._runs.pop(place, None) or deque(maxlen=RUNS_MAX)
         self._runs[place] = None if run is None else known
         if run is not None:

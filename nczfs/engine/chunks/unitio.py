@@ -11,11 +11,12 @@ from math import prod
 from typing import Any, Self
 
 from nczfs import metrics
-from nczfs.codecs.base import Buffer, Pipeline, TooLong
+from nczfs.buffers import Buffer, Values
+from nczfs.codecs.base import Pipeline, TooLong
 from nczfs.codecs.registry import MEMORY_BYTES, pipeline_of
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkStore, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Confirmation
@@ -25,7 +26,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class UnitIO(ChunkStore):
                 gone.append(stat.key)
         self._zmap.delete_many(gone)
 
-    def run_from(self, unit: UnitIndex) -> Run | None:
+    def run_from(self, unit: UnitIndex) -> ListedRange | None:
         is_small = prod(self.array.units.counts) <= RUN_UNITS
         return self._zmap.run_from(self._at.prefix, None if is_small else self.key(unit))
 

@@ -32,7 +32,7 @@ MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
 _NewLength = TypeVar("_NewLength", "Resize", "ResizeDimension")
 
 
-class Change(ABC):
+class NodeChange(ABC):
     """One change of one node. Applying it twice is applying it once.
 
     A change is kept until it is stored, and is applied again when another client changed the
@@ -62,7 +62,7 @@ class Change(ABC):
     def apply(self, node: Node | None) -> Node:
         """Return the node with the change; `node` is None where there is no node yet."""
 
-    def after(self, earlier: Change) -> Change:
+    def after(self, earlier: NodeChange) -> NodeChange:
         """Return the change that replaces an earlier one of the same subject and this one."""
         return self
 
@@ -71,12 +71,12 @@ class Change(ABC):
         return
 
 
-Refused: TypeAlias = "list[tuple[Change, NczfsError]]"
+Refused: TypeAlias = "list[tuple[NodeChange, NczfsError]]"
 """Changes that could not be stored, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Create(Change):
+class Create(NodeChange):
     """The creation of a node."""
 
     declares: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class Create(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class AttributeChange(Change):
+class AttributeChange(NodeChange):
     """A change of an attribute.
 
     Attributes
@@ -159,7 +159,7 @@ def check_same_array(node: Node, array: ArrayDescription | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberChange(Change):
+class MemberChange(NodeChange):
     """A change of what a group lists under a name, if it lists its members at all."""
 
     name: str
@@ -223,7 +223,7 @@ class GroupBecomesArray(MemberChange):
 
 
 @dataclass(frozen=True, slots=True)
-class AddDimension(Change):
+class AddDimension(NodeChange):
     """The declaration of a dimension by a group."""
 
     declares: ClassVar[bool] = True
@@ -238,7 +238,7 @@ class AddDimension(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeDimension(Change):
+class ResizeDimension(NodeChange):
     """A new length of a dimension.
 
     Attributes
@@ -257,7 +257,7 @@ class ResizeDimension(Change):
     def subject(self) -> tuple[str, ...]:
         return ("length", self.name)
 
-    def after(self, earlier: Change) -> Change:
+    def after(self, earlier: NodeChange) -> NodeChange:
         return _both(earlier, self)
 
     def apply(self, node: Node | None) -> Node:
@@ -282,7 +282,7 @@ class WrittenArray(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Resize(Change):
+class Resize(NodeChange):
     """A new length of an array along one dimension; `grows` as for `ResizeDimension`.
 
     Attributes
@@ -301,7 +301,7 @@ class Resize(Change):
     def subject(self) -> tuple[str, ...]:
         return ("length", str(self.axis))
 
-    def after(self, earlier: Change) -> Change:
+    def after(self, earlier: NodeChange) -> NodeChange:
         return _both(earlier, self)
 
     def apply(self, node: Node | None) -> Variable:
@@ -325,12 +325,12 @@ class Resize(Change):
             self.array.lost(error)
 
 
-def apply_all(node: Node | None, changes: Sequence[Change]) -> Node:
+def apply_all(node: Node | None, changes: Sequence[NodeChange]) -> Node:
     """Return a node with changes, which takes linear time if all are of one kind.
 
     Raises
     ------
-    DatasetError : as `Change.apply` of the first one that does not fit.
+    DatasetError : as `NodeChange.apply` of the first one that does not fit.
     """
     kinds = {type(change) for change in changes}
     if len(changes) > 1 and kinds == {SetAttribute}:
@@ -344,7 +344,7 @@ def apply_all(node: Node | None, changes: Sequence[Change]) -> Node:
 
 
 def apply_what_fits(
-    node: Node | None, changes: Iterable[Change], *, is_begun: bool
+    node: Node | None, changes: Iterable[NodeChange], *, is_begun: bool
 ) -> tuple[Node | None, Refused]:
     """Return a node with the changes that fit it, and the errors of the others.
 
@@ -402,7 +402,7 @@ def _with_dimensions(group: GroupHeader, wanted: Iterable[Dimension]) -> GroupHe
     return replace(group, dimensions=tuple(known.values()))
 
 
-def _both(earlier: Change, later: _NewLength) -> _NewLength:
+def _both(earlier: NodeChange, later: _NewLength) -> _NewLength:
     """Return one new length for two that follow each other."""
     assert isinstance(earlier, type(later))
     if later.grows and later.size <= earlier.size:

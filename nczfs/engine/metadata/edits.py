@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from nczfs.engine.metadata.changes import (
-    Change,
+    NodeChange,
     Refused,
     Resize,
     apply_all,
@@ -31,7 +31,7 @@ from nczfs.engine.metadata.lengths import (
     with_dimensions,
     with_lengths,
 )
-from nczfs.engine.metadata.names import Names
+from nczfs.engine.metadata.names import PathLocks
 from nczfs.engine.metadata.storingturns import StoringTurns
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
@@ -83,8 +83,8 @@ class Edits:
         self._options = options
         self._lock = threading.Lock()
         self._turns = StoringTurns(self._lock)
-        self.names = Names()
-        self._changes: dict[str, dict[tuple[str, ...], Change]] = {}
+        self.names = PathLocks()
+        self._changes: dict[str, dict[tuple[str, ...], NodeChange]] = {}
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
         self.own_claims: set[str] = set()
@@ -92,11 +92,11 @@ class Edits:
         self._doubtful: set[str] = set()  # documents whose last write got no answer
         self.revision = 0
 
-    def add(self, path: str, change: Change) -> None:
+    def add(self, path: str, change: NodeChange) -> None:
         """Note a change of the node at a path."""
         self.add_together([(path, change)])
 
-    def add_together(self, changes: Iterable[tuple[str, Change]]) -> None:
+    def add_together(self, changes: Iterable[tuple[str, NodeChange]]) -> None:
         """Note changes of nodes, by their paths, that are only stored together."""
         paths = []
         with self._lock:
@@ -107,7 +107,7 @@ class Edits:
         for path in paths:
             self._changed_at(path)
 
-    def _add(self, path: str, new: Sequence[Change]) -> None:
+    def _add(self, path: str, new: Sequence[NodeChange]) -> None:
         changes = self._changes.setdefault(path, {})
         are_first = True
         for change in new:
@@ -119,7 +119,7 @@ class Edits:
             # A group that gets a thousand members is not evaluated anew for each of them.
             self._applied[path] = (known[0], self._changed(path, known[1], new)[0])
 
-    def check(self, path: str, *changes: Change) -> None:
+    def check(self, path: str, *changes: NodeChange) -> None:
         """Check that the format can hold a node with more changes.
 
         Raises
@@ -189,7 +189,7 @@ class Edits:
             failures: dict[str, NczfsError] = {}
             nodes, wanted = self._taken(load, paths | later, failures, lengths)
             self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
-            stored: dict[str, list[Change]] = {}
+            stored: dict[str, list[NodeChange]] = {}
             for together in in_order_of_storing(nodes):
                 if (reason := self._reason_to_wait(failures, stored)) is not None:
                     failures |= dict.fromkeys(together, reason)
@@ -209,7 +209,7 @@ class Edits:
                     self._done(path, changes)
             return failures
 
-    def withdraw(self, path: str, change: Change) -> None:
+    def withdraw(self, path: str, change: NodeChange) -> None:
         """Take back a change that could not be stored."""
         self._done(path, [change])
 
@@ -260,7 +260,7 @@ class Edits:
         with self._lock:
             return lengths_of(self._changes, variables, others)
 
-    def _wanted(self, path: str, lengths: Lengths | None) -> list[Change]:
+    def _wanted(self, path: str, lengths: Lengths | None) -> list[NodeChange]:
         """Return changes of a node, with given lengths; None: all. The caller has `_lock`."""
         return with_lengths(self._changes.get(path, {}), lengths, path)
 
@@ -301,7 +301,7 @@ class Edits:
         version = self.store(key, data, replaces)
         self._metadata.recent.still(self._root, path, join(self._root, key), replaces, version)
 
-    def _changes_of(self, path: str) -> list[Change]:
+    def _changes_of(self, path: str) -> list[NodeChange]:
         with self._lock:
             return list(self._changes.get(path, {}).values())
 
@@ -318,7 +318,7 @@ class Edits:
         later = groups_to_lengthen(wanted)
         return wanted.keys() - later, later
 
-    def _left(self, path: str, lengths: list[Change]) -> list[Change]:
+    def _left(self, path: str, lengths: list[NodeChange]) -> list[NodeChange]:
         """Return those of some lengths that nobody else has stored, as they were."""
         with self._lock:
             return [c for c in self._wanted(path, {path: lengths}) if c in lengths]
@@ -329,7 +329,7 @@ class Edits:
         paths: set[str],
         failures: dict[str, NczfsError],
         lengths: Lengths | None,
-    ) -> tuple[dict[str, Node], dict[str, list[Change]]]:
+    ) -> tuple[dict[str, Node], dict[str, list[NodeChange]]]:
         """Return the nodes to store with their changes, all as of one time."""
         nodes: dict[str, Node] = {}
         while True:
@@ -365,7 +365,7 @@ class Edits:
                 change.withdrawn(failures[path])
 
     def _reason_to_wait(
-        self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[Change]]
+        self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]
     ) -> NczfsError | None:
         """Return why a document that makes others visible waits: a change that is still to come."""
         there = {id(change) for changes in stored.values() for change in changes}
@@ -373,7 +373,7 @@ class Edits:
         return next(waiting, None)
 
     def _store_all(
-        self, nodes: Mapping[str, Node], taken: Mapping[str, list[Change]]
+        self, nodes: Mapping[str, Node], taken: Mapping[str, list[NodeChange]]
     ) -> dict[str, Refused]:
         """Store nodes that do not make each other visible, in parallel where requests take long.
 
@@ -388,7 +388,7 @@ class Edits:
         wait(futures.values())
         return {path: future.result() for path, future in futures.items()}
 
-    def _store_node(self, node: Node, taken: Mapping[str, list[Change]]) -> Refused:
+    def _store_node(self, node: Node, taken: Mapping[str, list[NodeChange]]) -> Refused:
         def store(attempt: int) -> Refused:
             if attempt:
                 self._ask_again([node])
@@ -402,7 +402,7 @@ class Edits:
     def _ask_again(self, nodes: Iterable[Node]) -> None:
         self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
 
-    def _suffices(self, changes: list[Change]) -> bool:
+    def _suffices(self, changes: list[NodeChange]) -> bool:
         """Return whether cached documents suffice for a first attempt at some changes.
 
         A length that grows is right already where it is longer; all else is compared by the store.
@@ -417,7 +417,7 @@ class Edits:
             paths += [dimension.group for dimension in node.dimensions]
         return [join(self._root, key) for path in paths for key in self.format.keys(path)]
 
-    def _store_once(self, path: str, taken: Mapping[str, list[Change]]) -> Refused:
+    def _store_once(self, path: str, taken: Mapping[str, list[NodeChange]]) -> Refused:
         """Store the changes that can be stored. Returns the others with their errors."""
         changes, documents = taken[path], self.documents()
         documents.fetch(self.format.keys_to_change(path))
@@ -457,7 +457,7 @@ class Edits:
         return refused
 
     def _changed(
-        self, path: str, node: Node | None, changes: Iterable[Change]
+        self, path: str, node: Node | None, changes: Iterable[NodeChange]
     ) -> tuple[Node | None, Refused]:
         """Return a node with the changes that fit it, and the errors of the others.
 
@@ -466,7 +466,7 @@ class Edits:
         return apply_what_fits(node, changes, is_begun=path in self._begun)
 
     def _as_long_as_declared(
-        self, variable: Variable, documents: StoreDocuments, taken: Mapping[str, list[Change]]
+        self, variable: Variable, documents: StoreDocuments, taken: Mapping[str, list[NodeChange]]
     ) -> Variable:
         """Return a variable with the lengths of its unlimited dimensions, with some changes."""
         for axis, dimension in enumerate(variable.dimensions):
@@ -483,7 +483,7 @@ class Edits:
         """Return the single documents of the dataset."""
         return StoreDocuments(self._metadata, self._root, self._options)
 
-    def _done(self, path: str, stored: Iterable[Change]) -> None:
+    def _done(self, path: str, stored: Iterable[NodeChange]) -> None:
         with self._lock:
             changes = self._changes.get(path, {})
             for change in stored:

@@ -13,7 +13,7 @@ from nczfs.engine.metadata.copies import copy_problem, stale_keys
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.ledger import Shelf
-from nczfs.engine.metadata.room import LEVELS_MAX, Room
+from nczfs.engine.metadata.room import LEVELS_MAX, GroupMemoryLimit
 from nczfs.engine.values.quantize import ATTRIBUTE as ROUNDING
 from nczfs.engine.weight import weight_of_node
 from nczfs.errors import (
@@ -225,7 +225,7 @@ class Hierarchy:
             return True
 
     def _loaded_members(
-        self, path: str, names: Iterable[str], room: Room | None = None
+        self, path: str, names: Iterable[str], room: GroupMemoryLimit | None = None
     ) -> tuple[list[Node], list[tuple[str, str]]]:
         nodes: list[Node] = []
         broken: list[tuple[str, str]] = []
@@ -267,13 +267,13 @@ class Hierarchy:
             raise NotADataset(f"{self.url(path)}: is a variable, not a group")
         if self._metadata.far:
             self._fetch_below(header, nodes_max)
-        group = self._whole(header, Room(self._metadata.group_bytes_max, nodes_max))
+        group = self._whole(header, GroupMemoryLimit(self._metadata.group_bytes_max, nodes_max))
         if not path and (problem := self.copy_problem()):
             header = replace(group.header, problems=(*group.header.problems, problem))
             group = replace(group, header=header)
         return group
 
-    def _whole(self, header: GroupHeader, room: Room, level: int = 0) -> Group:
+    def _whole(self, header: GroupHeader, room: GroupMemoryLimit, level: int = 0) -> Group:
         room.enter(self.url(header.path), level)
         names = self._documented_names(header)
         room.expect(len(names), self.url(header.path))
@@ -293,7 +293,7 @@ class Hierarchy:
 
     def _fetch_below(self, header: GroupHeader, nodes_max: int | None) -> None:
         """Fetch the documents of all nodes below a group, level by level. Raises TooManyNodes."""
-        expected = Room(self._metadata.group_bytes_max, nodes_max)
+        expected = GroupMemoryLimit(self._metadata.group_bytes_max, nodes_max)
         level = [header]
         for _ in range(LEVELS_MAX):
             unlisted = [group for group in level if not self._tells_names(group)]
@@ -302,7 +302,7 @@ class Hierarchy:
             for path, found in names.items():
                 expected.expect(len(found), self.url(path))
             self._fetch_all(level, names)
-            room = Room(self._metadata.group_bytes_max)
+            room = GroupMemoryLimit(self._metadata.group_bytes_max)
             level = [
                 node
                 for group in level

@@ -6,20 +6,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
-from nczfs.engine.metadata.changes import Change, Resize, ResizeDimension
+from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
 
-Pending: TypeAlias = "Mapping[str, Mapping[tuple[str, ...], Change]]"
+Pending: TypeAlias = "Mapping[str, Mapping[tuple[str, ...], NodeChange]]"
 """Changes by the path of their node and their subject."""
 
-Lengths: TypeAlias = "Mapping[str, Sequence[Change]]"
+Lengths: TypeAlias = "Mapping[str, Sequence[NodeChange]]"
 """New lengths, as of one time, by the path of their node."""
 
 
-def is_length(change: Change) -> TypeGuard[Resize | ResizeDimension]:
+def is_length(change: NodeChange) -> TypeGuard[Resize | ResizeDimension]:
     """Return whether a change is one of a length."""
     return isinstance(change, Resize | ResizeDimension)
 
@@ -43,7 +43,7 @@ def lengths_of(
     others : the groups and names of these dimensions.
     """
 
-    def is_wanted(path: str, change: Change) -> bool:
+    def is_wanted(path: str, change: NodeChange) -> bool:
         if isinstance(change, Resize):
             return path in variables
         return isinstance(change, ResizeDimension) and (path, change.name) not in others
@@ -54,7 +54,7 @@ def lengths_of(
     }
 
 
-def groups_to_lengthen(wanted: Mapping[str, Sequence[Change]]) -> set[str]:
+def groups_to_lengthen(wanted: Mapping[str, Sequence[NodeChange]]) -> set[str]:
     """Return the paths of the groups of which only dimensions grow; none if others change, too.
 
     Parameters
@@ -69,8 +69,8 @@ def groups_to_lengthen(wanted: Mapping[str, Sequence[Change]]) -> set[str]:
 
 
 def with_lengths(
-    changes: Mapping[tuple[str, ...], Change], lengths: Lengths | None, path: str
-) -> list[Change]:
+    changes: Mapping[tuple[str, ...], NodeChange], lengths: Lengths | None, path: str
+) -> list[NodeChange]:
     """Return the changes of a node with those of its new lengths that still hold; None: all.
 
     A length that has grown since is stored as it was: what was appended may have no values yet.
@@ -88,7 +88,7 @@ def with_lengths(
 def as_long_as_stored(
     written_as: MetadataFormat,
     variable: Variable,
-    changes: Iterable[Change],
+    changes: Iterable[NodeChange],
     documents: StoreDocuments,
 ) -> Variable:
     """Return a growing variable, no shorter than its document says.

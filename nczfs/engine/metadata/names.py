@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from nczfs.zmap.keys import is_within
 
 
-class Names:
+class PathLocks:
     """The right to change names and lengths in a dataset.
 
     Changes in memory exclude each other. Who asks the store to change something holds the paths

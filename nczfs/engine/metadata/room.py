@@ -12,7 +12,7 @@ LEVELS_MAX: Final = 100
 GROUPS_MAX: Final = 10_000  # of one tree: links in a directory can make any number
 
 
-class Room:
+class GroupMemoryLimit:
     """The memory that the nodes of a group may take together when it is read whole.
 
     Parameters

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.engine.readahead.sequence import MIB
 from nczfs.errors import NczfsError
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 PAGE_BYTES = 4096
 PIECE_BYTES = 1 * MIB

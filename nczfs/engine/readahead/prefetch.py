@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 from weakref import WeakSet
 
 from nczfs import metrics
+from nczfs.buffers import Buffer
 from nczfs.engine.background import Background
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.readahead.backwards import PUT_AHEAD_BYTES, BackwardPages
@@ -25,8 +25,6 @@ from nczfs.engine.readahead.sequence import (
     Strided,
 )
 from nczfs.errors import NczfsError
-
-Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
 FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from a smaller size costs a round trip each time

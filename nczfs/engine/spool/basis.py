@@ -11,17 +11,8 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from nczfs.zmap.base import (
-    Buffer,
-    Part,
-    Range,
-    Stat,
-    Version,
-    ZMap,
-    cut_part,
-    part_bytes,
-    part_size,
-)
+from nczfs.buffers import Buffer
+from nczfs.zmap.base import ByteRange, Part, Stat, Version, ZMap, cut_part, part_bytes, part_size
 
 BLOCK_BYTES: Final = 8 << 20
 END_BYTES: Final = 64 << 10
@@ -65,11 +56,11 @@ class Sent:
         return cls(int(size), int(crc), tuple((int(start), int(stop)) for start, stop in ranges))
 
 
-def _nothing(part: Range) -> Buffer:
+def _nothing(part: ByteRange) -> Buffer:
     raise AssertionError(part)
 
 
-def sent(parts: Sequence[Part], read: Callable[[Range], Buffer] = _nothing) -> Sent:
+def sent(parts: Sequence[Part], read: Callable[[ByteRange], Buffer] = _nothing) -> Sent:
     """Describe what is sent, from the parts of an object.
 
     Parameters
@@ -77,15 +68,15 @@ def sent(parts: Sequence[Part], read: Callable[[Range], Buffer] = _nothing) -> S
     read : returns bytes that are in the store. The end of an object that has no others, because it
         only became shorter, is read: that distinguishes it from others.
     """
-    if parts and all(isinstance(part, Range) for part in parts):
+    if parts and all(isinstance(part, ByteRange) for part in parts):
         begin = max(0, part_size(parts[-1]) - END_BYTES)
         end = cut_part(parts[-1], begin, part_size(parts[-1]))
-        assert isinstance(end, Range)
+        assert isinstance(end, ByteRange)
         parts = [*parts[:-1], cut_part(parts[-1], 0, begin), read(end)]
     size, crc = 0, 0
     ranges: list[tuple[int, int]] = []
     for part in parts:
-        if not isinstance(part, Range):
+        if not isinstance(part, ByteRange):
             for data in part_bytes(part, _nothing):
                 crc = _extended(crc, data)
             if part_size(part):

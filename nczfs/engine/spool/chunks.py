@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis, Sent
 from nczfs.engine.spool.disk import disk

@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict
 
 from nczfs.engine.spool.basis import BLOCK_BYTES
 from nczfs.engine.spool.disk import disk, sync_directory
-from nczfs.engine.spool.records import FileData, LogFile, Packed, Record, read_log
+from nczfs.engine.spool.records import FileData, Packed, Record, RecordFile, read_log
 from nczfs.engine.spool.space import SUFFIX
 from nczfs.errors import SpoolError
 
@@ -96,7 +96,7 @@ def write_records(path: Path, records: Sequence[Packed]) -> Path:
     the path that it has.
     """
     whole = path.with_name(path.name + SUFFIX)
-    file = LogFile(path)
+    file = RecordFile(path)
     try:
         with disk(path):
             file.append(records)

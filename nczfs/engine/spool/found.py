@@ -23,7 +23,7 @@ from nczfs.engine.spool.disk import disk, sync_directory
 from nczfs.engine.spool.entries import SpoolEntry, copied, heading
 from nczfs.engine.spool.log import BEFORE, FORMAT
 from nczfs.engine.spool.objects import KeptObject
-from nczfs.engine.spool.records import FileData, LogFile, free, packed
+from nczfs.engine.spool.records import FileData, RecordFile, free, packed
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.spool.space import KEPT, LOCK, SUFFIX
 from nczfs.errors import NoSpace, SpoolError
@@ -153,7 +153,7 @@ class Home:
         self.in_use = False
         self.is_foreign = any(map(is_foreign, [directory, *logs_in(directory)]))
         self._found: dict[str, Found] = {}
-        self._log: LogFile | None = None
+        self._log: RecordFile | None = None
         self._unneeded: list[Path] = []
         self._unsaid: list[Mapping[str, Any]] = []
         with _locked(directory, fcntl.LOCK_SH) as is_dead:
@@ -186,7 +186,7 @@ class Home:
             logs = logs_in(self.directory)
             number = int(logs[-1].suffix[1:]) + 1 if logs else 1
             path = self.directory / f"{BEFORE}{number}"
-            self._log = LogFile(path, free, waits=True)
+            self._log = RecordFile(path, free, waits=True)
             with disk(self.directory):
                 sync_directory(self.directory)
         heading = [] if self._log.size else [{"is": "log", "format": FORMAT}]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
 from nczfs.engine.spool.log import VALUES, Log

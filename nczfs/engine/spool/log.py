@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nczfs.engine.process import this_process
-from nczfs.engine.spool.records import LogFile, Packed, packed
+from nczfs.engine.spool.records import Packed, RecordFile, packed
 from nczfs.errors import NczfsError
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Log:
         self._make = make
         self._reserve = reserve
         self._sync = sync
-        self._files: list[tuple[int, LogFile]] = []
+        self._files: list[tuple[int, RecordFile]] = []
         self._count = 0
         self._age = 0
         self._held: dict[str, Callable[[], list[Packed]]] = {}
@@ -186,7 +186,7 @@ class Log:
             self._files.clear()
 
     @property
-    def _last(self) -> LogFile:
+    def _last(self) -> RecordFile:
         return self._files[-1][1]
 
     def _beginning(self) -> list[Packed]:
@@ -201,7 +201,7 @@ class Log:
         path = self._directory / f"{BEFORE}{number}"
         try:
             self._make()
-            file = LogFile(path, self._reserve, waits=self._sync is not None)
+            file = RecordFile(path, self._reserve, waits=self._sync is not None)
         except NczfsError:
             if not self._files:
                 raise

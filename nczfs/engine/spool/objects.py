@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nczfs.buffers import Buffer
 from nczfs.engine.spool.basis import BLOCK_BYTES, Sent, time_text
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, copied
@@ -14,7 +15,7 @@ from nczfs.engine.spool.records import FileData
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
 from nczfs.model.ranges import Ranges
-from nczfs.zmap.base import ABSENT, Buffer, Part, Piece, Range, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.securing import secure
 
@@ -123,7 +124,7 @@ class KeptObject(SpoolEntry):
                     )
                 if stop > base.size:
                     raise SpoolError(f"{self.key}: the version it is based on is shorter than that")
-                yield Range(base, start, stop)
+                yield ByteRange(base, start, stop)
             at = stop
 
     def _read(self, start: int, stop: int) -> Buffer:

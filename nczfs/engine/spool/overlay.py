@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.spool.basis import Basis, Sent, time_text
 from nczfs.errors import CodecError, Conflict, NczfsError, SpoolError

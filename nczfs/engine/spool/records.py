@@ -164,7 +164,7 @@ def free(count: int, *, always: bool = False) -> None:
     """Take bytes of no budget."""
 
 
-class LogFile:
+class RecordFile:
     """A file to which records are appended. Its user sees to it that calls are single.
 
     What `append` has taken survives the death of this process.

@@ -10,10 +10,10 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
     AddDimension,
     AddMember,
-    Change,
     Create,
     DeleteAttribute,
     GroupBecomesArray,
+    NodeChange,
     SetAttribute,
 )
 from nczfs.engine.structure import (
@@ -437,13 +437,13 @@ class Editor:
         """
         self._dataset.store(asked or None)
 
-    def _add_all(self, path: str, changes: Sequence[Change]) -> None:
+    def _add_all(self, path: str, changes: Sequence[NodeChange]) -> None:
         """Add changes of one node, checked once, because that takes as long as all of it."""
         if changes:
             self._dataset.edits.check(path, *changes)
             self._dataset.edits.add_together([(path, change) for change in changes])
 
-    def _add(self, path: str, change: Change) -> None:
+    def _add(self, path: str, change: NodeChange) -> None:
         self._add_all(path, [change])
         if isinstance(change, Create) and isinstance(change.node, Variable):
             self._dataset.array(change.node).stored.is_new = True

@@ -10,7 +10,7 @@ import numpy as np
 
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.changes import Change, Resize, ResizeDimension
+from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.errors import UsageError
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
@@ -26,7 +26,7 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     for variable, axis in shrunk:
         _blank(dataset, variable, axis, size)
     edits = dataset.edits
-    changes: list[tuple[str, Change]] = [
+    changes: list[tuple[str, NodeChange]] = [
         (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
         for v, axis in users
     ]

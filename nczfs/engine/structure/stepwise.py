@@ -58,7 +58,7 @@ _ABOUT: Final = "A group is being replaced here, or the program that replaced it
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ReplacingRecord:
     """The contents of the key `REPLACING`.
 
     Attributes
@@ -74,12 +74,12 @@ class Record:
         return json.dumps({"about": _ABOUT, "complete": self.complete}, indent=1).encode()
 
 
-def parsed_record(data: bytes, name: str) -> Record:
+def parsed_record(data: bytes, name: str) -> ReplacingRecord:
     """Parse a record. Raises CorruptStore; `name` is that of its object, for the message."""
     try:
         complete = json.loads(data)["complete"]
         if complete is None or (isinstance(complete, str) and parse_prefix(complete) == complete):
-            return Record(complete)
+            return ReplacingRecord(complete)
     except (ValueError, TypeError, LookupError, RecursionError, BadKey):
         pass
     raise CorruptStore(f"{name}: is not understood; nothing is done about it")
@@ -125,7 +125,7 @@ class Stepwise:
         """
         with self._turn() as lease:
             self._complete_left(lease)
-            self._put(lease, Record(None))
+            self._put(lease, ReplacingRecord(None))
             try:
                 yield Aside(place_aside(self.prefix), partial(self._exchange, lease, path))
             finally:
@@ -180,7 +180,7 @@ class Stepwise:
     def _exchange(self, lease: Lease, path: str) -> None:
         self.zmap.flush()
         try:
-            self._put(lease, Record(path))
+            self._put(lease, ReplacingRecord(path))
         except BaseException:
             self.is_decided = True  # until the store says something else
             record = self._look()
@@ -219,7 +219,7 @@ class Stepwise:
             for part in _parts(keys):
                 self._each_checked(lease, partial(self._copy, [(goals[k], k) for k in part]))
         self.zmap.flush()
-        self._put(lease, Record(None))
+        self._put(lease, ReplacingRecord(None))
 
     def _copy(self, pairs: Sequence[tuple[Stat, Key]]) -> None:
         """Copy objects, several at a time if requests take long."""
@@ -252,7 +252,7 @@ class Stepwise:
                 raise Conflict(f"{self._name}: another process has taken over its replacement")
             change()
 
-    def _look(self) -> Record | None:
+    def _look(self) -> ReplacingRecord | None:
         try:
             blob = self.zmap.read(self._key, 0, _BYTES_MAX)
         except NoSuchObject:
@@ -261,7 +261,7 @@ class Stepwise:
         self._version = blob.version
         return parsed_record(bytes(blob.data), f"{self.zmap.name}/{self._key}")
 
-    def _put(self, lease: Lease, record: Record) -> None:
+    def _put(self, lease: Lease, record: ReplacingRecord) -> None:
         with lease.writing():
             self._version = self.zmap.write(self._key, record.spelled(), replaces=self._version)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NC_TYPE_OF_CODE, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Json

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import UsageError
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Variable

@@ -11,10 +11,11 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.cache import ENTRY_BYTES
-from nczfs.engine.chunks.loaded import ChunkId, Values
+from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent

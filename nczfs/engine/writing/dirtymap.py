@@ -10,9 +10,10 @@ from typing import Final
 from weakref import WeakSet
 
 from nczfs import metrics
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.loaded import ChunkId, Values
+from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.zmap.base import Version
 

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, Sending, UnitIndex
 from nczfs.engine.chunks.fill import is_fill
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.model.grid import ChunkIndex

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from nczfs.buffers import Values
 from nczfs.engine.background import Background
 from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.loaded import ChunkId, Values
+from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, Trouble

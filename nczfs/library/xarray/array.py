@@ -13,7 +13,7 @@ from nczfs.errors import StructureChanged
 from nczfs.library.api import OpenDataset
 from nczfs.library.variable import Variable
 from nczfs.library.xarray.points import is_scattered, read_points
-from nczfs.library.xarray.source import Source
+from nczfs.library.xarray.source import ReopeningSource
 
 
 class LazyArray(BackendArray):
@@ -28,7 +28,7 @@ class LazyArray(BackendArray):
     __slots__ = ("_held", "_path", "_source", "dtype", "shape")
 
     def __init__(
-        self, source: Source, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+        self, source: ReopeningSource, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None:
         self._source = source
         self._path = path

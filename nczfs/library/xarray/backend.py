@@ -17,7 +17,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.library.api import Group, OpenDataset
 from nczfs.library.origin import Origin, absolute
 from nczfs.library.xarray.ahead import request_coordinates
-from nczfs.library.xarray.source import Source, opened_at
+from nczfs.library.xarray.source import ReopeningSource, opened_at
 from nczfs.library.xarray.store import GroupStore, listed
 from nczfs.model import hierarchy as model
 from nczfs.zmap.registry import StoreOptions
@@ -127,10 +127,10 @@ def _opened(
     place: Any,
     store_options: StoreOptions | Mapping[str, Any] | None,
     options: EngineOptions | Mapping[str, Any] | None,
-) -> Iterator[tuple[Source, OpenDataset]]:
+) -> Iterator[tuple[ReopeningSource, OpenDataset]]:
     """Open a dataset, and close it if the block fails."""
     if isinstance(place, OpenDataset):
-        yield Source(place.origin, place), place
+        yield ReopeningSource(place.origin, place), place
         return
     origin = Origin(
         absolute(os.fsdecode(place)),
@@ -142,7 +142,7 @@ def _opened(
     except (NotADataset, NoContent) as error:
         raise FileNotFoundError(str(error)) from error
     try:
-        yield Source(origin, dataset), dataset
+        yield ReopeningSource(origin, dataset), dataset
     except BaseException:
         dataset.close()
         raise
@@ -170,7 +170,7 @@ def _group(dataset: OpenDataset, path: str | None) -> Group:
 
 
 def _decoded(
-    source: Source,
+    source: ReopeningSource,
     group: model.Group,
     within: Group,
     dropped: Collection[str],

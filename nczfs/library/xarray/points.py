@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Values: TypeAlias = "np.ndarray[Any, Any]"
+from nczfs.buffers import Values
+
 Key: TypeAlias = tuple[Any, ...]
 
 ELEMENTS_READ_AT_ONCE = 1 << 20

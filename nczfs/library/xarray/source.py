@@ -21,7 +21,7 @@ SHARED_MAX = 16
 ENGINES_MAX = 4
 
 
-class Source:
+class ReopeningSource:
     """An open dataset that can be pickled, and that opens itself again after it was closed.
 
     Copies in one other process share one dataset, and so do those of a process that was forked.
@@ -64,10 +64,10 @@ class Source:
         if opened is not None and self._process == os.getpid():
             opened.close()
 
-    def __reduce__(self) -> tuple[type[Source], tuple[Origin]]:
+    def __reduce__(self) -> tuple[type[ReopeningSource], tuple[Origin]]:
         if self._origin is None:
             raise UsageError("a dataset that was not opened by a URL cannot be pickled")
-        return Source, (self._origin,)
+        return ReopeningSource, (self._origin,)
 
 
 def opened_at(origin: Origin) -> OpenDataset:

@@ -20,7 +20,7 @@ from nczfs.library.api import Group, RootArray
 from nczfs.library.mappings import attribute_value
 from nczfs.library.xarray.array import LazyArray
 from nczfs.library.xarray.chunking import is_even, preferred_chunks
-from nczfs.library.xarray.source import Source
+from nczfs.library.xarray.source import ReopeningSource
 from nczfs.model import hierarchy as model
 from nczfs.model.dtypes import NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Dimension, Variable
@@ -39,7 +39,12 @@ class GroupStore(AbstractDataStore):
     """
 
     def __init__(
-        self, source: Source, group: model.Group, *, is_netcdf: bool, dropped: Collection[str] = ()
+        self,
+        source: ReopeningSource,
+        group: model.Group,
+        *,
+        is_netcdf: bool,
+        dropped: Collection[str] = (),
     ) -> None:
         self._source = source
         self._group = flattened(group)

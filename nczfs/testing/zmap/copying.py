@@ -8,7 +8,7 @@ from nczfs.errors import Conflict, NoSuchObject, ObjectExists
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, ODD_KEYS, K
 from nczfs.zmap import base
-from nczfs.zmap.base import ABSENT, Part, Range, ZMap
+from nczfs.zmap.base import ABSENT, ByteRange, Part, ZMap
 from nczfs.zmap.keys import Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Metered, Prefixed
@@ -74,10 +74,10 @@ class CopyingTests(WritableStoreTests):
         zmap.write(parse_key("other"), b"other")
         old, other = zmap.stat(K), zmap.stat(parse_key("other"))
         parts: list[Part] = [
-            Range(old, 7, 300),
+            ByteRange(old, 7, 300),
             b"between",
-            Range(other, 0, 5),
-            Range(old, 3, 3),
+            ByteRange(other, 0, 5),
+            ByteRange(old, 3, 3),
             b"",
             memoryview(DATA)[1:2],
         ]
@@ -99,14 +99,14 @@ class CopyingTests(WritableStoreTests):
             with pytest.raises(Conflict):
                 zmap.copy(old, COPY, replaces=replaces)
             with pytest.raises(Conflict):
-                zmap.write_parts(COPY, [b"new", Range(old, 0, 1)], replaces=replaces)
+                zmap.write_parts(COPY, [b"new", ByteRange(old, 0, 1)], replaces=replaces)
         with pytest.raises(Conflict):
-            zmap.write_parts(COPY, [b"new", Range(old, 1, 1)])
+            zmap.write_parts(COPY, [b"new", ByteRange(old, 1, 1)])
         zmap.delete(K)
         with pytest.raises(NoSuchObject):
             zmap.copy(old, COPY)
         with pytest.raises(NoSuchObject):
-            zmap.write_parts(COPY, [b"new", Range(old, 0, 1)])
+            zmap.write_parts(COPY, [b"new", ByteRange(old, 0, 1)])
         assert self.peek(zmap, COPY) == b"stays"
 
     def test_a_copy_replaces_only_what_it_is_told_to(self, zmap: ZMap) -> None:
@@ -115,7 +115,7 @@ class CopyingTests(WritableStoreTests):
         seen = zmap.copy(source, COPY, replaces=ABSENT)
         assert self.peek(zmap, COPY) == DATA
         current = zmap.write(COPY, b"another")
-        parts: list[Part] = [b"new", Range(source, 0, 9)]
+        parts: list[Part] = [b"new", ByteRange(source, 0, 9)]
         for replaces, error in ((ABSENT, ObjectExists), (seen, Conflict)):
             with pytest.raises(error):
                 zmap.copy(source, COPY, replaces=replaces)

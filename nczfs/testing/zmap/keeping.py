@@ -10,7 +10,7 @@ from nczfs.errors import Conflict, NoSuchObject, ReadOnlyStore
 from nczfs.testing.zmap.base import WritableStoreTests
 from nczfs.testing.zmap.samples import COPY, DATA, K, searched
 from nczfs.zmap.aside import Aside
-from nczfs.zmap.base import Range, Stat, ZMap
+from nczfs.zmap.base import ByteRange, Stat, ZMap
 from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key, parse_prefix
 
 TIME_NS = 1_354_040_105_123_123_123
@@ -23,7 +23,7 @@ def _written(zmap: ZMap) -> None:
 
 def _put_together(zmap: ZMap) -> None:
     zmap.write(COPY, DATA)
-    zmap.write_parts(K, [Range(zmap.stat(COPY), 1, 5), b"more"], mtime_ns=TIME_NS)
+    zmap.write_parts(K, [ByteRange(zmap.stat(COPY), 1, 5), b"more"], mtime_ns=TIME_NS)
 
 
 def _copied(zmap: ZMap) -> None:

@@ -9,7 +9,7 @@ import pytest
 from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
 from nczfs.testing.zmap.base import Populate, StoreTests
 from nczfs.testing.zmap.samples import DATA, K, entry_of, searched
-from nczfs.zmap.base import ABSENT, Range, Version
+from nczfs.zmap.base import ABSENT, ByteRange, Version
 from nczfs.zmap.keys import ROOT, Key, parse_key, parse_prefix
 
 _THREADS = 8
@@ -168,7 +168,7 @@ class ReadingTests(StoreTests):
         with pytest.raises(ReadOnlyStore):
             zmap.copy(stat, parse_key("new"))
         with pytest.raises(ReadOnlyStore):
-            zmap.write_parts(parse_key("new"), [b"new", Range(stat, 0, 1)])
+            zmap.write_parts(parse_key("new"), [b"new", ByteRange(stat, 0, 1)])
         assert not zmap.features.server_copies
         with pytest.raises(ReadOnlyStore):
             zmap.delete(K)

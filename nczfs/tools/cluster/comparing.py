@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nczfs.errors import PiecesFailed
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable as LibraryVariable
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.cluster.dask import Cluster, threads_of_worker
 from nczfs.tools.cluster.held import held
@@ -16,7 +17,6 @@ from nczfs.tools.cluster.opening import OpenedBy
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.values import Compared, Tolerance, block_differences
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.dataset_source import content_of
 from nczfs.tools.transfer.source import Notice
 
@@ -48,8 +48,8 @@ class CompareRun:
         self._notice = notice
 
     def __call__(
-        self, a: Compared, b: Compared, blocks: Iterator[Selection], progress: Progress
-    ) -> Iterator[tuple[Selection, ValueDifferences | None]]:
+        self, a: Compared, b: Compared, blocks: Iterator[Slices], progress: Progress
+    ) -> Iterator[tuple[Slices, ValueDifferences | None]]:
         """Yield blocks with what differs in them, in no particular order.
 
         Raises
@@ -79,7 +79,7 @@ class CompareRun:
 
 
 def compare_block(
-    job: CompareJob, piece: tuple[Variable, Variable, Selection]
+    job: CompareJob, piece: tuple[Variable, Variable, Slices]
 ) -> ValueDifferences | None:
     """Compare a block in a worker. Returns what differs; None: nothing."""
     one, other, block = piece

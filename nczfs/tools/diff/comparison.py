@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, PiecesFailed, ReferenceRefused
-from nczfs.tools.diff.differences import Difference, DifferenceKind
+from nczfs.tools.diff.differences import DatasetDifference, DifferenceKind
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.structure import StructureDiff
 from nczfs.tools.diff.values import EXACT, Compared, Elsewhere, Tolerance, value_differences
@@ -44,7 +44,7 @@ def compare(
     memory_limit_bytes: int,
     progress: Progress,
     elsewhere: Elsewhere | None = None,
-) -> Iterator[Difference | Uncomparable]:
+) -> Iterator[DatasetDifference | Uncomparable]:
     """Yield all differences as they are found.
 
     Parameters
@@ -80,4 +80,4 @@ def compare(
             yield Uncomparable(f"/{pair.path}", str(error))
             continue
         if found is not None:
-            yield Difference(f"/{pair.path}", DifferenceKind.VALUES, values=found)
+            yield DatasetDifference(f"/{pair.path}", DifferenceKind.VALUES, values=found)

@@ -35,7 +35,7 @@ Shown: TypeAlias = "str | Absent"
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class DatasetDifference:
     """One difference between the two sides.
 
     Attributes

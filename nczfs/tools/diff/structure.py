@@ -12,7 +12,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import ElementType, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
-from nczfs.tools.diff.differences import Absent, Difference, DifferenceKind, Shown
+from nczfs.tools.diff.differences import Absent, DatasetDifference, DifferenceKind, Shown
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.texts import attribute_text, fill_text
 from nczfs.tools.transfer.source import Scopes, groups_of
@@ -62,7 +62,7 @@ class StructureDiff:
         self._scopes = Scopes(a.source.root), Scopes(b.source.root)
         self.pairs: list[VariablePair] = []
 
-    def differences(self) -> Iterator[Difference]:
+    def differences(self) -> Iterator[DatasetDifference]:
         """Yield all differences, group by group."""
         roots = self._a.source.root, self._b.source.root
         if self._a.is_variable:
@@ -75,12 +75,14 @@ class StructureDiff:
             if other is not None:
                 yield from self._group(path, group, other)
             elif path.rpartition("/")[0] in b:
-                yield Difference(f"/{path}", DifferenceKind.GROUP, a="", b=Absent.ABSENT)
+                yield DatasetDifference(f"/{path}", DifferenceKind.GROUP, a="", b=Absent.ABSENT)
         for path in b:
             if path not in a and path.rpartition("/")[0] in a:
-                yield Difference(f"/{path}", DifferenceKind.GROUP, a=Absent.ABSENT, b="")
+                yield DatasetDifference(f"/{path}", DifferenceKind.GROUP, a=Absent.ABSENT, b="")
 
-    def _group(self, path: str, a: GroupDeclaration, b: GroupDeclaration) -> Iterator[Difference]:
+    def _group(
+        self, path: str, a: GroupDeclaration, b: GroupDeclaration
+    ) -> Iterator[DatasetDifference]:
         shown = f"/{path}"
         yield from self._dimensions(shown, a.dimensions, b.dimensions)
         yield from self._attributes(shown, a.attributes, b.attributes)
@@ -90,19 +92,21 @@ class StructureDiff:
             other = others.pop(variable.name, None)
             if other is None:
                 text = _type(variable.type)
-                yield Difference(f"/{place}", DifferenceKind.VARIABLE, a=text, b=Absent.ABSENT)
+                yield DatasetDifference(
+                    f"/{place}", DifferenceKind.VARIABLE, a=text, b=Absent.ABSENT
+                )
             else:
                 pair = VariablePair(place, variable, other, place, place)
                 yield from self._variable(pair)
         for variable in others.values():
             place = f"/{below(path, variable.name)}"
-            yield Difference(
+            yield DatasetDifference(
                 place, DifferenceKind.VARIABLE, a=Absent.ABSENT, b=_type(variable.type)
             )
 
     def _dimensions(
         self, path: str, a: Iterable[Dimension], b: Iterable[Dimension]
-    ) -> Iterator[Difference]:
+    ) -> Iterator[DatasetDifference]:
         one, other = ({d.name: self._length(d) for d in side} for side in (a, b))
         if self._is_pure:  # where dimensions without a variable are unknown
             both = one.keys() & other.keys()
@@ -115,7 +119,7 @@ class StructureDiff:
 
     def _attributes(
         self, path: str, a: Sequence[Attribute], b: Sequence[Attribute]
-    ) -> Iterator[Difference]:
+    ) -> Iterator[DatasetDifference]:
         one = {attribute.name: self._shown(attribute) for attribute in a}
         other = {attribute.name: self._shown(attribute) for attribute in b}
         yield from _different(path, DifferenceKind.ATTRIBUTE, one, other)
@@ -125,12 +129,12 @@ class StructureDiff:
         text = attribute_text(attribute)
         return text if self._is_pure else f"{text} ({attribute.type.value})"
 
-    def _variable(self, pair: VariablePair) -> Iterator[Difference]:
+    def _variable(self, pair: VariablePair) -> Iterator[DatasetDifference]:
         self.pairs.append(pair)
         path, a, b = f"/{pair.path}", pair.a, pair.b
         types = _type(a.type), _type(b.type)
         if types[0] != types[1] and not (self._is_pure and {a.type, b.type} <= _TEXTS):
-            yield Difference(path, DifferenceKind.TYPE, a=types[0], b=types[1])
+            yield DatasetDifference(path, DifferenceKind.TYPE, a=types[0], b=types[1])
         shapes = [
             self._shape(scopes, declared, place)
             for scopes, declared, place in zip(
@@ -138,7 +142,7 @@ class StructureDiff:
             )
         ]
         if shapes[0] != shapes[1]:
-            yield Difference(path, DifferenceKind.DIMENSIONS, a=shapes[0], b=shapes[1])
+            yield DatasetDifference(path, DifferenceKind.DIMENSIONS, a=shapes[0], b=shapes[1])
         one = fill_text(self._a.fill_value(pair.a_path, a), a.type)
         other = fill_text(self._b.fill_value(pair.b_path, b), b.type)
         attributes = a.attributes, b.attributes
@@ -147,7 +151,7 @@ class StructureDiff:
             attributes = _without_fill(a.attributes, one), _without_fill(b.attributes, other)
         yield from self._attributes(path, *attributes)
         if one != other:
-            yield Difference(path, DifferenceKind.FILL, a=one, b=other)
+            yield DatasetDifference(path, DifferenceKind.FILL, a=one, b=other)
         if self._with_storage:
             yield from _storage(path, a, b)
 
@@ -162,11 +166,13 @@ class StructureDiff:
         return f"({', '.join(parts)})"
 
 
-def _storage(path: str, a: VariableDeclaration, b: VariableDeclaration) -> Iterator[Difference]:
+def _storage(
+    path: str, a: VariableDeclaration, b: VariableDeclaration
+) -> Iterator[DatasetDifference]:
     one, other = ({**_chunks(d), **_codecs(d), "byte order": _byte_order(d)} for d in (a, b))
     for name in one:
         if name in other and one[name] != other[name]:
-            yield Difference(path, DifferenceKind.STORAGE, name, one[name], other[name])
+            yield DatasetDifference(path, DifferenceKind.STORAGE, name, one[name], other[name])
 
 
 def _chunks(declared: VariableDeclaration) -> dict[str, str]:
@@ -199,13 +205,13 @@ def _byte_order(declared: VariableDeclaration) -> str:
 
 def _different(
     path: str, kind: DifferenceKind, a: Mapping[str, str], b: Mapping[str, str]
-) -> Iterator[Difference]:
+) -> Iterator[DatasetDifference]:
     """Yield the names whose texts differ, in the order of A, then those that only B has."""
     for name in [*a, *(name for name in b if name not in a)]:
         one: Shown = a.get(name, Absent.ABSENT)
         other: Shown = b.get(name, Absent.ABSENT)
         if one != other:
-            yield Difference(path, kind, name, one, other)
+            yield DatasetDifference(path, kind, name, one, other)
 
 
 def _without_fill(attributes: Sequence[Attribute], fill: str) -> tuple[Attribute, ...]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
-from nczfs.model.grid import RegularGrid
+from nczfs.buffers import Flags, Values
+from nczfs.model.grid import RegularGrid, Slices
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.texts import value_text
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Blocks, Reader, Selection, sparse_reader
+from nczfs.tools.sparse import Blocks, Reader, sparse_reader
 from nczfs.tools.transfer.blocks import block_shape, block_size
 from nczfs.tools.transfer.source import Content
 from nczfs.tools.verify.digest import element_bytes
 
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 Number: TypeAlias = "int | float"
 
 _NUMBERS = "numbers"
@@ -62,8 +61,8 @@ class Compared:
 
 
 Elsewhere: TypeAlias = Callable[
-    [Compared, Compared, Iterator[Selection], Progress],
-    Iterator[tuple[Selection, ValueDifferences | None]],
+    [Compared, Compared, Iterator[Slices], Progress],
+    Iterator[tuple[Slices, ValueDifferences | None]],
 ]
 """Compares blocks in other processes, and yields them with what differs, in any order."""
 
@@ -126,7 +125,7 @@ def value_differences(
 
 
 def block_differences(
-    selection: Selection, a: Values, b: Values, tolerance: Tolerance
+    selection: Slices, a: Values, b: Values, tolerance: Tolerance
 ) -> ValueDifferences | None:
     """Compare the values of a block. Returns None if they are the same."""
     tally = _Tally(tolerance)
@@ -146,7 +145,7 @@ def _chosen(shape: tuple[int, ...], a: Compared, b: Compared, memory_limit_bytes
     return Blocks.with_any(grid, a.stored, b.stored)
 
 
-def _size(selection: Selection) -> int:
+def _size(selection: Slices) -> int:
     return prod(part.stop - part.start for part in selection)
 
 
@@ -161,7 +160,7 @@ class _Tally:
         self._largest: Number | None = None
         self.reason = ""
 
-    def add(self, selection: Selection, a: Values, b: Values, weight: int = 1) -> None:
+    def add(self, selection: Slices, a: Values, b: Values, weight: int = 1) -> None:
         """Compare a block; each of its elements counts `weight` times."""
         a, b = np.asarray(a), np.asarray(b)
         if not (_is_char(a) and _is_char(b)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.tools.sparse import Selection
+from nczfs.model.grid import Slices
 from nczfs.tools.transfer.source import STRING_BYTES
 
 BLOCK_SHARE = 4  # one byte in so many of the memory limit is for values on their way
@@ -50,7 +50,7 @@ class Shapes:
     chunk: Sequence[int]
     unit: Sequence[int]
 
-    def pieces(self, selection: Selection, elements_max: int) -> Iterator[Selection]:
+    def pieces(self, selection: Slices, elements_max: int) -> Iterator[Slices]:
         """Cut a box at the start of units into `pieces` of units, and larger units into chunks."""
         for piece in pieces(selection, self.unit, elements_max):
             yield from pieces(piece, self.chunk, elements_max)
@@ -76,7 +76,7 @@ def block_size(
 
 def blocks(
     shape: Sequence[int], unit: Sequence[int], wish: Sequence[int], size: BlockSize
-) -> Iterator[Selection]:
+) -> Iterator[Slices]:
     """Cut an array into equal boxes of whole `unit`s, in C order; see `block_shape`."""
     if not prod(shape):
         return
@@ -103,7 +103,7 @@ def block_shape(
     return tuple(block)
 
 
-def pieces(selection: Selection, unit: Sequence[int], elements_max: int) -> Iterator[Selection]:
+def pieces(selection: Slices, unit: Sequence[int], elements_max: int) -> Iterator[Slices]:
     """Cut a box at the start of units into boxes of at most so many elements, or one unit."""
     lengths = [part.stop - part.start for part in selection]
     if prod(lengths) <= elements_max:
@@ -113,7 +113,7 @@ def pieces(selection: Selection, unit: Sequence[int], elements_max: int) -> Iter
     yield from aligned(selection, [-(-s // u) * u for s, u in zip(step, unit, strict=True)])
 
 
-def aligned(selection: Selection, step: Sequence[int]) -> Iterator[Selection]:
+def aligned(selection: Slices, step: Sequence[int]) -> Iterator[Slices]:
     """Cut a box at all multiples of `step`, counted from the origin of the array.
 
     The pieces come in C order, one at a time: a box may have more of them than memory holds.

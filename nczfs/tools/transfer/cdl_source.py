@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nczfs.buffers import Values
 from nczfs.cdl.lists import CdlData
 from nczfs.cdl.parse import parse_cdl
-from nczfs.engine.chunks.loaded import Values
-from nczfs.tools.sparse import Selection
+from nczfs.model.grid import Slices
 from nczfs.tools.transfer.source import Content, Source, item_bytes
 
 
@@ -26,7 +26,7 @@ def cdl_source(text: str, where: str) -> Source:
 def _content(data: CdlData) -> Content:
     kept: list[Values] = []
 
-    def read(selection: Selection) -> Values:
+    def read(selection: Slices) -> Values:
         if not kept:
             kept.append(data.array)
         index: tuple[Any, ...] = (*selection, ...)  # an array, also for a scalar

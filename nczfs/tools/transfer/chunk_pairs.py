@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from nczfs.codecs.fillelement import fill_element
 from nczfs.model.boxes import Box, common, whole
-from nczfs.model.grid import ChunkGrid, ChunkIndex, ChunkPart
+from nczfs.model.grid import ChunkGrid, ChunkIndex, ChunkPart, Slices
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.tools.chunkset import ChunkSet
-from nczfs.tools.sparse import Blocks, Selection, box_of, few_within, sparse_reader
+from nczfs.tools.sparse import Blocks, box_of, few_within, sparse_reader
 from nczfs.tools.transfer.source import Content
 
 
@@ -75,7 +75,7 @@ class ChunkPair:
                 for chunk in common(array.chunks_of(unit), chunks).indexes():
                     yield array.grid.part(chunk, box)
 
-    def is_wanted(self, selection: Selection) -> bool:
+    def is_wanted(self, selection: Slices) -> bool:
         """Return whether any unit of the target in a box may have to be written."""
         box = box_of(selection)
         units = self.target.array.units.touched(box)

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.base import Draft, UnitIndex
 from nczfs.engine.chunks.fill import is_fill
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.values.quantize import rounding_of
 from nczfs.errors import BadValue
 from nczfs.library.variable import storable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkPart
+from nczfs.model.grid import ChunkPart, Slices
 from nczfs.model.hierarchy import Variable
-from nczfs.tools.sparse import Selection, box_of
+from nczfs.tools.sparse import box_of
 from nczfs.tools.transfer.blocks import Shapes
 from nczfs.tools.transfer.copying import Writes
 
@@ -64,7 +64,7 @@ class ChunkTarget:
         """The shapes of chunks and units: boxes are whole chunks, if possible whole units."""
         return Shapes(self._array.chunk_shape, self._writer.units.chunk_shape)
 
-    def start(self, selection: Selection, values: Values, writes: Writes, credit: float) -> None:
+    def start(self, selection: Slices, values: Values, writes: Writes, credit: float) -> None:
         """Start storing the chunks of a box; see `copying.Start`.
 
         Raises

@@ -17,18 +17,17 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.selection import select
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.errors import NoSuchObject
 from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.model.boxes import Box
-from nczfs.model.grid import ChunkGrid, ChunkIndex
+from nczfs.model.grid import ChunkGrid, ChunkIndex, Slices
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.blocks import BLOCK_SHARE
 from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.chunk_target import ChunkTarget
@@ -238,7 +237,7 @@ class _NativeReader:
 
     variable: LibraryVariable
 
-    def __call__(self, selection: Selection) -> Values:
+    def __call__(self, selection: Slices) -> Values:
         description = self.variable.description
         selected = select(selection, description.array.shape)
         values = np.empty(selected.shape, description.array.dtype.native)

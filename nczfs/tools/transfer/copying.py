@@ -10,9 +10,9 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
+from nczfs.model.grid import Slices
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.blocks import (
     BlockSize,
     Shapes,
@@ -94,7 +94,7 @@ class Writes:
         self.progress(credit)
 
 
-Start: TypeAlias = Callable[[Selection, Values, Writes, float], object]
+Start: TypeAlias = Callable[[Slices, Values, Writes, float], object]
 """Starts the writes of a box of whole chunks of the target.
 
 The values must not change any more. The last argument is the credit for each element.
@@ -131,7 +131,7 @@ def copy_block(
     target: Shapes,
     start: Start,
     size: BlockSize,
-    selection: Selection,
+    selection: Slices,
     writes: Writes,
     progress: Progress,
 ) -> None:
@@ -146,8 +146,8 @@ def copy_block(
 
 
 def _parts(
-    content: Content, target: Shapes, selection: Selection, size: BlockSize
-) -> Iterator[Selection]:
+    content: Content, target: Shapes, selection: Slices, size: BlockSize
+) -> Iterator[Slices]:
     """Cut a block into parts of whole chunks, if it is larger than it may be."""
     lengths = [part.stop - part.start for part in selection]
     if prod(lengths) <= size.most:
@@ -157,7 +157,7 @@ def _parts(
     yield from aligned(selection, [-(-s // c) * c for s, c in zip(step, target.chunk, strict=True)])
 
 
-def _read(content: Content, selection: Selection, elements_max: int, progress: Progress) -> Values:
+def _read(content: Content, selection: Slices, elements_max: int, progress: Progress) -> Values:
     """Read the values of a block, in pieces if it is larger than usual."""
     found: Values | None = None
     for piece in pieces(selection, content.chunks, elements_max):
@@ -173,13 +173,13 @@ def _read(content: Content, selection: Selection, elements_max: int, progress: P
     return found
 
 
-def _part(values: Values, piece: Selection, selection: Selection) -> Values:
+def _part(values: Values, piece: Slices, selection: Slices) -> Values:
     index: tuple[Any, ...] = (*_relative(piece, selection), ...)  # a scalar stays an array
     part: Values = values[index]
     return part
 
 
-def _relative(piece: Selection, selection: Selection) -> Selection:
+def _relative(piece: Slices, selection: Slices) -> Slices:
     """Return a box within a larger one, counted from the latter's first element."""
     return tuple(
         slice(p.start - s.start, p.stop - s.start) for p, s in zip(piece, selection, strict=True)

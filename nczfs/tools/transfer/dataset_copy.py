@@ -32,8 +32,8 @@ from nczfs.tools.transfer.declaring import NewVariables, rehearsed
 from nczfs.tools.transfer.intermediate import (
     TIMES_WORTH_TELLING,
     Intermediate,
+    IntermediatePlace,
     Passes,
-    Place,
     Spread,
     two_passes,
 )
@@ -134,7 +134,7 @@ def run_copy(
     notice: Notice,
     progress: Progress,
     spread: Spread | None = None,
-    place: Place | None = None,
+    place: IntermediatePlace | None = None,
 ) -> None:
     """Make a copy, or continue an interrupted one.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
 from nczfs.errors import BadMetadata, BadValue
 from nczfs.formats.flattening import flattened
@@ -19,8 +19,8 @@ from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.source import Content, Notice, Source, item_bytes
 
 
@@ -180,7 +180,7 @@ def _family(variable: Variable) -> Iterator[Variable]:
 
 
 def content_of(variable: Variable) -> Content:
-    def read(selection: Selection) -> Values:
+    def read(selection: Slices) -> Values:
         return np.asarray(variable[selection or ...])
 
     return Content(variable.shape, variable.chunks, item_bytes(variable.dtype), read)

@@ -61,7 +61,7 @@ takes the bytes that are done.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class IntermediatePlace:
     """Where intermediate datasets are made.
 
     Attributes
@@ -133,7 +133,7 @@ class Intermediate:
 
     def __init__(
         self,
-        place: Place,
+        place: IntermediatePlace,
         source: Dataset,
         base: str,
         goal: NewNode,

@@ -14,8 +14,8 @@ from typing import IO, Any, NoReturn, Protocol
 
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.selection import Selection
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import BadMetadata, UsageError
 from nczfs.formats.base import MetadataFormat

@@ -12,8 +12,8 @@ from typing import Any
 import netCDF4
 import numpy as np
 
+from nczfs.buffers import Values
 from nczfs.codecs.registry import pipeline_of
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.values.fillvalues import is_fill_value
 from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Unsupported
 from nczfs.formats.attributes import is_hidden
@@ -23,8 +23,8 @@ from nczfs.formats.names import below
 from nczfs.formats.registry import new_format
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, DEFAULT_FILL, DataType, NcType
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import ArrayDescription, Attribute, CodecSpec, Dimension
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import CACHE_SHARE
 from nczfs.tools.transfer.hdf5_foreign import check_own_contents
@@ -204,7 +204,7 @@ class _Reader:
         resize = _cache_resizer(variable) if chunks is not None else lambda _size: None
         resized = False
 
-        def read(selection: Selection) -> Values:
+        def read(selection: Slices) -> Values:
             nonlocal resized
             with translated(f"{self.file}: /{path}"):
                 if not resized:
@@ -278,5 +278,5 @@ def _dtype(nc_type: NcType) -> np.dtype[Any]:
     return np.dtype(object if nc_type is NcType.STRING else CODE_OF_NC_TYPE[nc_type])
 
 
-def _lengths(selection: Selection) -> tuple[int, ...]:
+def _lengths(selection: Slices) -> tuple[int, ...]:
     return tuple(part.stop - part.start for part in selection)

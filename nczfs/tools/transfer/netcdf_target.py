@@ -13,15 +13,15 @@ from typing import Any, Literal
 import netCDF4
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import AccessDenied, BadValue, CorruptStore, NoContent, ObjectExists
 from nczfs.formats.hdf5_filters import filter_of_codec
 from nczfs.formats.names import below
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Attribute, CodecSpec
 from nczfs.tools.progress import Progress
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, Shapes, block_size
 from nczfs.tools.transfer.copying import Writes, copy
@@ -132,14 +132,14 @@ class _Filler:
             Writes(2, limit // BLOCK_SHARE, progress) as writes,
         ):
 
-            def start(selection: Selection, values: Values, writes: Writes, credit: float) -> None:
+            def start(selection: Slices, values: Values, writes: Writes, credit: float) -> None:
                 begin = partial(pool.submit, self._write, selection, values)
                 writes.add(begin, values.nbytes, values.size * credit)
 
             chunks = self._chunks or content.chunks
             copy(content, Shapes(chunks, chunks), start, size, writes, progress)
 
-    def _write(self, selection: Selection, values: Values) -> None:
+    def _write(self, selection: Slices, values: Values) -> None:
         with _written(self._place, self._declared):
             self._variable[selection or ...] = values
 

@@ -20,10 +20,10 @@ from functools import partial
 from itertools import product
 from typing import IO, Any, Final
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import CorruptStore, NczfsError
 from nczfs.messages import reason
-from nczfs.tools.sparse import Selection
+from nczfs.model.grid import Slices
 from nczfs.tools.transfer.source import Content, Notice, Source
 
 _FIXED_BYTES: Final = 512 << 20  # of the interpreter and its libraries
@@ -134,7 +134,7 @@ class _Reader:
         self._asks, self._answers = process.stdin, process.stdout
         self._path, self._name = path, name
 
-    def read(self, place: str, selection: Selection) -> Values:
+    def read(self, place: str, selection: Slices) -> Values:
         self._ask((place, selection))
         values: Values = self.answer()
         return values

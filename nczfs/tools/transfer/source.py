@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import NoSuchNode
 from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Dimension
-from nczfs.tools.sparse import Selection
 
 STRING_BYTES = 64
 """Assumed bytes of a string of unknown length, and of what Python adds to each string."""
@@ -38,7 +38,7 @@ class Content:
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     item_bytes: int
-    read: Callable[[Selection], Values]
+    read: Callable[[Slices], Values]
     release: Callable[[], object] = lambda: None
 
     @property

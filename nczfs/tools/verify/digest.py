@@ -20,16 +20,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.lib.recfunctions import repack_fields
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.dtypes import NcType
+from nczfs.model.grid import Slices
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import sparse_reader
@@ -38,11 +39,9 @@ BLOCK_BYTES = 32 << 20  # usual size of a read
 BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
-Selection: TypeAlias = tuple[slice, ...]
-
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class DigestElements:
     """The elements of a digest.
 
     Attributes
@@ -56,7 +55,7 @@ class Elements:
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     is_char: bool
-    read: Callable[[Selection], Values]
+    read: Callable[[Slices], Values]
 
 
 def digest_of(
@@ -80,14 +79,14 @@ def digest_of(
     """
     description = array.description
 
-    def read(selection: Selection) -> Values:
+    def read(selection: Slices) -> Values:
         box = Box(tuple(part.start for part in selection), tuple(part.stop for part in selection))
         values = np.empty(box.shape, description.dtype.native)
         array.read_box(box, values, Tally())
         return values
 
     is_char = description.dtype.nc_type is NcType.CHAR
-    elements = Elements(
+    elements = DigestElements(
         description.shape,
         description.dtype.native,
         description.chunk_shape,
@@ -98,7 +97,7 @@ def digest_of(
 
 
 def digest_of_elements(
-    elements: Elements,
+    elements: DigestElements,
     block_bytes_max: int = BLOCK_BYTES_MAX,
     progress: Progress = lambda _count: None,
 ) -> str:
@@ -132,7 +131,7 @@ def digest_of_elements(
 
 def blocks(
     shape: tuple[int, ...], chunks: tuple[int, ...], usual: int, most: int
-) -> Iterator[Selection]:
+) -> Iterator[Slices]:
     """Cut an array into boxes that follow each other in C order, of whole chunk rows if they fit.
 
     Parameters

@@ -11,13 +11,13 @@ from typing import Any
 import netCDF4
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import CorruptStore, Unsupported
+from nczfs.model.grid import Slices
 from nczfs.tools.progress import Progress
 from nczfs.tools.verify.digest import (
     BLOCK_BYTES_MAX,
-    Elements,
-    Selection,
+    DigestElements,
     digest_of_elements,
 )
 from nczfs.tools.verify.digests import DigestJob
@@ -91,12 +91,12 @@ def _digester(
         chunks = tuple(chunking) if isinstance(chunking, list) else (1,) * len(shape)
         dtype = np.dtype(object if variable.dtype is str else variable.dtype)
 
-        def read(selection: Selection) -> Values:
+        def read(selection: Slices) -> Values:
             with _translated(f"{file}: {path}"):
                 return np.asarray(variable[selection or ...], dtype)
 
         return digest_of_elements(
-            Elements(shape, dtype, chunks, dtype == "S1", read), block_bytes_max, progress
+            DigestElements(shape, dtype, chunks, dtype == "S1", read), block_bytes_max, progress
         )
 
     return digest

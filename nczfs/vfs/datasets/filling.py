@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadArgument
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.nodes import OpenFile

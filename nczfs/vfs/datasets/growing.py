@@ -7,13 +7,13 @@ from math import prod
 
 import numpy as np
 
+from nczfs.buffers import Buffer
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import BadArgument, UsageError
 from nczfs.library.editing import Editing
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import Buffer
 from nczfs.views.elements import ArrayElements
 from nczfs.views.layout import Layout, native_run
 from nczfs.views.writer import write_at

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadArgument, BadHandle, StaleHandle
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.nodes import File, NodeStat, OpenFile
 from nczfs.vfs.staging import StagedFile
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
+from nczfs.buffers import Buffer
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.structure.replacing import can_replace
 from nczfs.errors import (
@@ -36,7 +37,6 @@ from nczfs.tools.transfer.group_target import (
 )
 from nczfs.tools.transfer.reading_process import read_apart
 from nczfs.tools.transfer.source import Scopes, Source
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile

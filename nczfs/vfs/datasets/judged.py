@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from nczfs.buffers import Buffer
 from nczfs.errors import NczfsError, ObjectTooLarge
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.nodes import OpenFile
 

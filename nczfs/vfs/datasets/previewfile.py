@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+from nczfs.buffers import Buffer
 from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
@@ -12,7 +13,7 @@ from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures.limits import PREVIEW, PictureLimits
 from nczfs.pictures.picture import PREVIEW_BYTES, group_picture, preview, variable_picture
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.viewfile import ViewContext
 from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
 from nczfs.views import catalog

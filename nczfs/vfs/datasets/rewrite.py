@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nczfs.buffers import Buffer
 from nczfs.errors import NoSpace
-from nczfs.vfs.base import Buffer
 
 
 class Rewrite:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nczfs.buffers import Buffer
 from nczfs.engine.arrays.array import now
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset, Engine
@@ -15,7 +16,7 @@ from nczfs.engine.readahead.backwards import BackwardPages, PageCache
 from nczfs.engine.readahead.prefetch import ReadAhead
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
 from nczfs.vfs.datasets.editing import TreeEditing

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from nczfs.buffers import Buffer
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.lease.lease import Lease
 from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
 from nczfs.vfs import effects
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.rewrite import Rewrite
 from nczfs.vfs.datasets.viewfile import OpenView

@@ -28,7 +28,7 @@ class Copied:
 Attempt: TypeAlias = Sent | Copied
 
 
-class Attempts:
+class UnansweredAttempts:
     """The attempts of one file that have no answer. Its user makes one call at a time.
 
     Attributes

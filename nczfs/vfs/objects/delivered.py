@@ -9,7 +9,7 @@ from collections.abc import Callable
 import google_crc32c
 import numpy as np
 
-from nczfs.vfs.base import Buffer
+from nczfs.buffers import Buffer
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from nczfs.buffers import Buffer
 from nczfs.engine.dataset import Engine
 from nczfs.engine.readahead.prefetch import FAR_FIRST_AHEAD_BYTES, AheadOptions, ReadAhead
 from nczfs.engine.readahead.sequence import MIB
 from nczfs.errors import BadHandle, StaleHandle
-from nczfs.vfs.base import Buffer
 from nczfs.vfs.nodes import OpenFile
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.livefiles import LiveFiles

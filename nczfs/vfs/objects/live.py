@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from nczfs.buffers import Buffer
 from nczfs.engine.retrying import Trouble
 from nczfs.engine.spool.basis import Sent
 from nczfs.errors import NczfsError, PathExists, StaleHandle
-from nczfs.vfs.base import Buffer
-from nczfs.vfs.objects.attempts import Attempt, Attempts, Failure
+from nczfs.vfs.objects.attempts import Attempt, Failure, UnansweredAttempts
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import Fetched, StagedFile, StagedSnapshot, parts_of
-from nczfs.zmap.base import ABSENT, Part, Range, Stat, Version
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Stat, Version
 from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class LiveFile:
         self._emptied = -1
         self._attempts = 0
         self._failure: Failure | None = None
-        self.unanswered = Attempts(store)
+        self.unanswered = UnansweredAttempts(store)
         self._lost = False
         self.delivered = store.delivered.of(key, self._replaces)
 
@@ -419,7 +419,7 @@ class LiveFile:
 
     def _write(self, key: Key, parts: list[Part], replaces: Version | None, mtime_ns: int) -> Stat:
         is_logged = self._staged is not None and self._staged.is_logged
-        is_stored = all(isinstance(part, Range) for part in parts)  # in a version that will be gone
+        is_stored = all(isinstance(part, ByteRange) for part in parts)  # in what will be gone
         attempt = self._store.sent(parts) if is_logged or is_stored else None
         if attempt is not None and key == self.key:
             self._note_sent(attempt)

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
+from nczfs.buffers import Buffer
 from nczfs.engine.chunks.place import Gate
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.listings import LISTED_ENTRIES_MAX
@@ -30,7 +31,7 @@ from nczfs.errors import (
     PathExists,
     StaleHandle,
 )
-from nczfs.vfs.base import AttributeChanges, Buffer
+from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.objects.delivered import DeliveredObjects
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
 from nczfs.vfs.objects.names import new_key, parent_of
@@ -38,9 +39,9 @@ from nczfs.vfs.objects.times import KnownTimes
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import (
     ABSENT,
+    ByteRange,
     Entry,
     Part,
-    Range,
     Stat,
     Version,
     part_bytes,
@@ -425,7 +426,7 @@ class ObjectStore:
     ) -> Stat:
         kept = mtime_ns if self.times is not None else None
         size = sum(map(part_size, parts))
-        if size > JOINED_BYTES_MAX or any(isinstance(part, Range) for part in parts):
+        if size > JOINED_BYTES_MAX or any(isinstance(part, ByteRange) for part in parts):
             version = self.zmap.write_parts(key, parts, replaces=replaces, mtime_ns=kept)
         else:
             read = partial(read_range, self.zmap)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
-from nczfs.model.hierarchy import Variable
+from nczfs.buffers import Buffer, Values
 from nczfs.ncstream.data import array_head, list_head, parts, rows_frame
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, END, START, block, vint
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Section, whole_section
 from nczfs.ncstream.names import text
-from nczfs.views.elements import ElementSource
-from nczfs.views.forms import BinaryForm, Buffer
+from nczfs.views.elements import ElementsOf
+from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
 from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
 from nczfs.views.netcdf.cells import cell_form, text_cells
 from nczfs.views.netcdf.content import FileContent, FileGroup, FileVariable, Texts
 from nczfs.views.segments import Literal, Run, Segment
-
-ElementsOf = Callable[[Variable], ElementSource]
 
 _ROWS_BYTES_MAX = 1 << 28  # readers parse a message of rows as a whole
 

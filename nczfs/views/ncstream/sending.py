@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nczfs.buffers import Buffer, Values
 from nczfs.engine.arrays.array import Array, now
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import Tally
 from nczfs.model.boxes import whole
@@ -27,7 +27,7 @@ from nczfs.ncstream.framing import END, START
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, Variable
 from nczfs.views.elements import ArrayElements
-from nczfs.views.forms import Buffer, Form
+from nczfs.views.forms import Form
 from nczfs.views.layout import Layout
 from nczfs.views.ncstream.header import (
     attributes_of,

@@ -24,8 +24,8 @@ from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.model.printing import encoded
 from nczfs.model.smallnumbers import number_kind
 from nczfs.tools.transfer.netcdf_kinds import HDF5_ATTRIBUTES
-from nczfs.views.netcdf.kinds import FileKind
-from nczfs.views.netcdf.names import ORIGINAL_NAME, Names
+from nczfs.views.netcdf.kinds import FileFormat
+from nczfs.views.netcdf.names import ORIGINAL_NAME, UniqueNames
 from nczfs.views.netcdf.types import ENCODING, ShownType
 
 OMITTED = "nczfs_omitted"
@@ -44,7 +44,7 @@ Omit = Callable[[str], None]
 
 
 def group_attributes(
-    attributes: Sequence[Attribute], kind: FileKind, omit: Omit, *, original: str | None = None
+    attributes: Sequence[Attribute], kind: FileFormat, omit: Omit, *, original: str | None = None
 ) -> tuple[Attribute, ...]:
     """Return the attributes of a group.
 
@@ -57,7 +57,12 @@ def group_attributes(
 
 
 def variable_attributes(
-    variable: Variable, type_: ShownType, kind: FileKind, omit: Omit, *, original: str | None = None
+    variable: Variable,
+    type_: ShownType,
+    kind: FileFormat,
+    omit: Omit,
+    *,
+    original: str | None = None,
 ) -> tuple[Attribute, ...]:
     """Return the attributes of a variable, whose `_FillValue` has its type."""
     found = list(attributes_with_fill(variable))
@@ -95,11 +100,11 @@ def omitted_attribute(lines: Sequence[str]) -> Attribute:
 
 
 def _fitted(
-    attributes: Sequence[Attribute], ours: Sequence[Attribute], kind: FileKind, omit: Omit
+    attributes: Sequence[Attribute], ours: Sequence[Attribute], kind: FileFormat, omit: Omit
 ) -> tuple[Attribute, ...]:
     """Return attributes as files of a kind have them, and our own, whose names are ours."""
     our_names = {attribute.name for attribute in ours}
-    names = Names(our_names)
+    names = UniqueNames(our_names)
     found: list[Attribute] = []
     for attribute in attributes:
         if attribute.name in our_names:
@@ -128,7 +133,7 @@ def _has_nul(attribute: Attribute) -> bool:
     return any("\0" in str(text) for text in attribute.value)
 
 
-def _in_kind(attribute: Attribute, kind: FileKind) -> Attribute:
+def _in_kind(attribute: Attribute, kind: FileFormat) -> Attribute:
     value = attribute.value
     if attribute.type is NcType.JSON:
         assert not isinstance(value, tuple)

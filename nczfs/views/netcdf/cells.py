@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Buffer, Flags, Values
 from nczfs.errors import BadValue
 from nczfs.messages import shown
 from nczfs.model.printing import encoded
 from nczfs.model.smallnumbers import number_kind, small_number
-from nczfs.views.forms import BinaryForm, Buffer, Flags, Form
+from nczfs.views.forms import BinaryForm, Form
 
 _REPLACEMENT = np.uint32(0xFFFD)
 
@@ -36,7 +36,7 @@ def cell_form(array_dtype: np.dtype[Any], cell: np.dtype[Any]) -> Form:
     ):
         return WideForm(cell)
     if array_dtype.kind == "U":
-        return TextForm(cell.itemsize)
+        return Utf8Form(cell.itemsize)
     assert array_dtype.itemsize == cell.itemsize, f"{array_dtype} is not {cell}"
     is_swapped = not _is_native(cell)
     return BinaryForm(array_dtype.newbyteorder("S" if is_swapped else "="))
@@ -95,7 +95,7 @@ class WideForm(Form):
 
 
 @dataclass(frozen=True, slots=True)
-class TextForm(Form):
+class Utf8Form(Form):
     """Unicode text of a fixed length as UTF-8, with NULs up to four bytes a character.
 
     Attributes

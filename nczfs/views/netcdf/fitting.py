@@ -17,7 +17,7 @@ from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Vari
 from nczfs.model.printing import encoded, printable
 from nczfs.views.netcdf.attributes import group_attributes, omitted_attribute, variable_attributes
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable, Texts
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileKind
+from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileFormat
 from nczfs.views.netcdf.naming import FileNames, Named
 from nczfs.views.netcdf.records import record_dimension
 from nczfs.views.netcdf.types import ShownType, as_characters, is_netcdf, shown_type
@@ -36,7 +36,7 @@ _RANK_MAX_OF_OTHERS = 1024
 
 def file_content(
     group: Group,
-    kind: FileKind,
+    kind: FileFormat,
     texts: ReadTexts,
     record_dimensions: Collection[str] = (),
     title: str = "",
@@ -80,7 +80,7 @@ class _Fitting:
     def __init__(
         self,
         group: Group,
-        kind: FileKind,
+        kind: FileFormat,
         texts: ReadTexts,
         records: Collection[str],
         title: str,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
-class FileKind:
+class FileFormat:
     """A format, as far as the content of a file depends on it.
 
     Attributes
@@ -36,7 +36,7 @@ class FileKind:
 
 _HEADER_BYTES = 1 << 32
 
-NETCDF4 = FileKind(
+NETCDF4 = FileFormat(
     ".nc",
     has_groups=True,
     has_strings=True,
@@ -44,7 +44,7 @@ NETCDF4 = FileKind(
     attributes_max=65_000,
     values_bytes_max=(1 << 62) - _HEADER_BYTES,
 )
-CLASSIC = FileKind(
+CLASSIC = FileFormat(
     ".classic.nc",
     has_groups=False,
     has_strings=False,
@@ -53,7 +53,7 @@ CLASSIC = FileKind(
     values_bytes_max=(1 << 63) - _HEADER_BYTES,
 )
 
-NCSTREAM = FileKind(
+NCSTREAM = FileFormat(
     ".ncs",
     has_groups=True,
     has_strings=True,

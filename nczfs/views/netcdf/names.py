@@ -20,7 +20,7 @@ coordinate (NC_NON_COORD_PREPEND). No other name begins so: netCDF-C would not s
 _ROOM = 255 - len("%89abcdef")  # ncdump and others have no room for NUL after 256 bytes
 
 
-class Names:
+class UniqueNames:
     """The names of one kind of things in one group of a file.
 
     Parameters
@@ -46,8 +46,8 @@ class Names:
     def __contains__(self, name: str) -> bool:
         return name in self._taken
 
-    def __or__(self, others: Names) -> Names:
-        return Names(self._taken | others._taken)
+    def __or__(self, others: UniqueNames) -> UniqueNames:
+        return UniqueNames(self._taken | others._taken)
 
 
 def file_name(name: str) -> str:

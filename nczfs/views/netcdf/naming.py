@@ -12,7 +12,7 @@ from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Dimension, Group, Variable
 from nczfs.views.netcdf.content import Compound, FileDimension, FileType, Opaque
-from nczfs.views.netcdf.names import Names
+from nczfs.views.netcdf.names import UniqueNames
 from nczfs.views.netcdf.types import UnnamedType
 
 
@@ -91,10 +91,10 @@ class FileNames:
         """Return a type with its name."""
         return type_ if isinstance(type_, NcType) else self._types[type_]
 
-    def _name(self, named: Named) -> Names:
+    def _name(self, named: Named) -> UniqueNames:
         """Name what is in a group. Returns all names in it."""
         group, path = named.group, self._paths[id(named.group)]
-        dimensions, variables = Names(), Names()
+        dimensions, variables = UniqueNames(), UniqueNames()
         declared = self._declared[id(group)] = []
         for dimension in named.dimensions:
             name = dimensions.given(dimension.name)
@@ -109,12 +109,12 @@ class FileNames:
         return names
 
 
-def _characters(width: int, declared: Sequence[FileDimension], names: Names) -> FileDimension:
+def _characters(width: int, declared: Sequence[FileDimension], names: UniqueNames) -> FileDimension:
     wanted = FileDimension(f"string{width}", width)
     return wanted if wanted in declared else replace(wanted, name=names.given(wanted.name))
 
 
-def _named_type(type_: np.dtype[Any], names: Names) -> FileType:
+def _named_type(type_: np.dtype[Any], names: UniqueNames) -> FileType:
     if type_.fields is None:
         return Opaque(names.given(f"opaque{type_.itemsize}"), type_.itemsize)
     is_complex = type_.names == ("r", "i") and type_["r"].kind == type_["i"].kind == "f"

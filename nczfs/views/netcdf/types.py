@@ -14,8 +14,8 @@ from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import NC_TYPE_OF_CODE, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.model.smallnumbers import number_kind, small_number
-from nczfs.views.netcdf.kinds import FileKind
-from nczfs.views.netcdf.names import Names
+from nczfs.views.netcdf.kinds import FileFormat
+from nczfs.views.netcdf.names import UniqueNames
 
 TEXTS_MAX = 65_536
 TEXTS_BYTES_MAX = 8 << 20
@@ -61,7 +61,7 @@ class ShownType:
     is_ragged: bool = False
 
 
-def shown_type(variable: Variable, kind: FileKind) -> ShownType:
+def shown_type(variable: Variable, kind: FileFormat) -> ShownType:
     """Return the type of a variable in files of a kind.
 
     Strings of variable length that become characters have no `width` yet: the longest sets it.
@@ -108,7 +108,7 @@ def _small(dtype: DataType) -> ShownType:
     raise Unsupported(f"is of type {dtype.typestr}")
 
 
-def fault_of(variable: Variable, kind: FileKind) -> str | None:
+def fault_of(variable: Variable, kind: FileFormat) -> str | None:
     """Return why files of a kind cannot hold the values of a variable, by its metadata alone."""
     nbytes = variable.array.decoded_bytes or 0
     if nbytes > kind.values_bytes_max:
@@ -134,7 +134,7 @@ def is_netcdf(format_name: str) -> bool:
     return FORMATS.named(format_name, FormatOptions()).is_netcdf
 
 
-def _text(variable: Variable, kind: FileKind) -> ShownType:
+def _text(variable: Variable, kind: FileFormat) -> ShownType:
     array = variable.array
     dtype = array.dtype
     if dtype.vlen not in (None, VlenKind.TEXT):
@@ -151,7 +151,7 @@ def _text(variable: Variable, kind: FileKind) -> ShownType:
     return as_characters(variable)
 
 
-def _any_length(dtype: DataType, kind: FileKind) -> ShownType:
+def _any_length(dtype: DataType, kind: FileFormat) -> ShownType:
     """Return the type of bytes, or of arrays of numbers, of any length."""
     if kind.has_any_length:
         if dtype.vlen is VlenKind.BYTES:
@@ -196,7 +196,7 @@ def _named_type(native: np.dtype[Any]) -> np.dtype[Any] | None:
     if native.fields is None:
         return native if native.kind == "V" and native.subdtype is None else None
     fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
-    names = Names()
+    names = UniqueNames()
     for name in native.names or ():
         base: np.dtype[Any] = native.fields[name][0]
         shape: tuple[int, ...] = ()

@@ -5,21 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from nczfs.engine import headway
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import node_to_hold
 from nczfs.model.hierarchy import Group, Variable
-from nczfs.views.elements import ArrayElements, ElementSource
+from nczfs.views.elements import ArrayElements, ElementsOf, ElementSource
 from nczfs.views.layout import Layout
 from nczfs.views.netcdf.content import FileContent, FileGroup
 from nczfs.views.netcdf.fitting import file_content
-from nczfs.views.netcdf.kinds import FileKind
+from nczfs.views.netcdf.kinds import FileFormat
 from nczfs.views.netcdf.texts import texts_of
-
-ElementsOf: TypeAlias = Callable[[Variable], ElementSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class NetcdfFormat:
         Unsupported if the file cannot be made.
     """
 
-    kind: FileKind
+    kind: FileFormat
     is_of_variables: bool
     is_written: bool
     lay_out: Callable[[FileContent, ElementsOf], Layout]

@@ -9,7 +9,6 @@
     leftovers   what dead writers leave: temporary files, directories without keys
     rooted      descriptors that cannot leave the root; versions       which file is which object
     locking     locks between processes; casing       file systems that fold names
-    oserrors    system calls that fail
 """
 
 from __future__ import annotations

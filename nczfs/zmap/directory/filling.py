@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject
-from nczfs.zmap.base import Buffer, Part, Range, Zeros, part_bytes
+from nczfs.zmap.base import ByteRange, Part, Zeros, part_bytes
 from nczfs.zmap.directory.versions import version_of
 from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key
@@ -30,7 +31,7 @@ def fill(fd: int, parts: Sequence[Part], opened: Callable[[Key], int]) -> None:
     """
     for part in parts:
         match part:
-            case Range():
+            case ByteRange():
                 _copy(fd, part, opened)
             case Zeros(size):
                 os.lseek(fd, size, os.SEEK_CUR)
@@ -47,7 +48,7 @@ def write_all(fd: int, data: Buffer) -> None:
         left = left[os.write(fd, left) :]
 
 
-def _copy(fd: int, part: Range, opened: Callable[[Key], int]) -> None:
+def _copy(fd: int, part: ByteRange, opened: Callable[[Key], int]) -> None:
     try:
         source = opened(part.stat.key)
     except FileNotFoundError as error:
@@ -64,7 +65,7 @@ def _copy(fd: int, part: Range, opened: Callable[[Key], int]) -> None:
         os.close(source)
 
 
-def _check(source: int, part: Range) -> None:
+def _check(source: int, part: ByteRange) -> None:
     if version_of(os.fstat(source)) != part.stat.version:
         raise Conflict(f"{part.stat.key}: replaced since it was opened")
 
@@ -107,5 +108,5 @@ def _copy_bytes(fd: int, source: int, start: int, stop: int) -> None:
         start += count
 
 
-def _no_range(part: Range) -> Buffer:
+def _no_range(part: ByteRange) -> Buffer:
     raise AssertionError(part)

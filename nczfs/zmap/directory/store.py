@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nczfs.buffers import Buffer
 from nczfs.errors import (
     Conflict,
     CorruptStore,
@@ -21,19 +22,19 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.aside import Aside, Exchanges
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Part, Stat, Version, ZMap
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.directory.exchanging import aside, can_exchange
 from nczfs.zmap.directory.leftovers import Leftovers
 from nczfs.zmap.directory.locking import can_lock
-from nczfs.zmap.directory.oserrors import translated
 from nczfs.zmap.directory.replacing import Replacer
 from nczfs.zmap.directory.rooted import READ, RootedDirectory
 from nczfs.zmap.directory.versions import stat_of, version_of
 from nczfs.zmap.directory.walking import Walker
 from nczfs.zmap.fileio import read_at
 from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.oserrors import tree_error
 from nczfs.zmap.ranges import clipped, read_joined
 from nczfs.zmap.securing import Securing
 
@@ -78,7 +79,7 @@ class DirectoryZMap(ZMap, Securing):
             reason = " (a file is in its place, or above it)" if beside else ""
             raise NoContent(f"{self._name}: no such directory{reason}") from error
         except OSError as error:
-            raise translated(error, self._name) from error
+            raise tree_error(error, self._name) from error
         try:
             with self._root.directory("") as fd:
                 writable = not read_only and not os.fstatvfs(fd).f_flag & os.ST_RDONLY
@@ -95,7 +96,7 @@ class DirectoryZMap(ZMap, Securing):
             )
         except OSError as error:
             self._root.close()
-            raise translated(error, self._name) from error
+            raise tree_error(error, self._name) from error
         leftovers = Leftovers(self._root, locks=locks)
         self._walker = Walker(self._root, leftovers, self._name)
         self._replacer = Replacer(
@@ -273,7 +274,7 @@ class DirectoryZMap(ZMap, Securing):
         try:
             found = os.fstatvfs(self._root.fd)
         except OSError as error:
-            raise translated(error, self._name) from error
+            raise tree_error(error, self._name) from error
         return Capacity(
             total_bytes=found.f_blocks * found.f_frsize,
             free_bytes=found.f_bfree * found.f_frsize,
@@ -334,7 +335,7 @@ class DirectoryZMap(ZMap, Securing):
             raise self._failure(error, prefix) from error
 
     def _failure(self, error: OSError, key: str) -> StoreError:
-        failure = translated(error, f"{self._name}/{key}")
+        failure = tree_error(error, f"{self._name}/{key}")
         if not isinstance(failure, NoSuchObject):
             return failure
         try:
@@ -344,5 +345,5 @@ class DirectoryZMap(ZMap, Securing):
                     " place is another store: mount or open it again"
                 )
         except OSError as unknown:
-            return translated(unknown, self._name)
+            return tree_error(unknown, self._name)
         return failure

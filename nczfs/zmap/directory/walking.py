@@ -11,10 +11,10 @@ from typing import Final
 
 from nczfs.errors import StoreError
 from nczfs.zmap.directory.leftovers import Leftovers
-from nczfs.zmap.directory.oserrors import is_absent
 from nczfs.zmap.directory.rooted import OutsideRoot, RootedDirectory
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
 from nczfs.zmap.leaving_out import leave_out
+from nczfs.zmap.oserrors import is_absent
 
 WAYS_MAX: Final = 64  # to one directory, through links
 LINKS_MAX: Final = 3

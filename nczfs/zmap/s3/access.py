@@ -31,8 +31,8 @@ from botocore.exceptions import (
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 
+from nczfs.buffers import Buffer
 from nczfs.errors import AccessDenied, UsageError
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.signing import signed
 from nczfs.zmap.url import check_endpoint

@@ -25,13 +25,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
+from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.s3.documents import Excessive, check_document
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, Call, S3Answer, refusal
 from nczfs.zmap.web.bodies import WantedBytes
-from nczfs.zmap.web.exchange import Answer as WebAnswer
 from nczfs.zmap.web.exchange import Question
+from nczfs.zmap.web.exchange import ServerAnswer as WebAnswer
 from nczfs.zmap.web.failures import AttemptFailed
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from nczfs.metrics import HIDDEN_KEYS
 from nczfs.zmap.base import Entry, Stat
 from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
 from nczfs.zmap.leaving_out import leave_out
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 from nczfs.zmap.s3.answers import failure, page_fault
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, S3Request
 from nczfs.zmap.s3.page import ListingPage, parse_page
@@ -204,7 +204,7 @@ def question(start: str, token: str, *, one_level: bool) -> dict[str, str]:
     return query
 
 
-def run_from(transport: S3Transport, start: str, first: str | None) -> Run | None:
+def run_from(transport: S3Transport, start: str, first: str | None) -> ListedRange | None:
     """Return the objects from a key on, as many as fit into a page; None: it does not tell them.
 
     Some servers list in another order, or give no ETags.
@@ -224,7 +224,7 @@ def run_from(transport: S3Transport, start: str, first: str | None) -> Run | Non
     if page.left_out or (page.next_token and not keys):
         return None
     versions = {found.key: found.version for found in page.objects}
-    return Run(versions, first or start, keys[-1] if page.next_token else None)
+    return ListedRange(versions, first or start, keys[-1] if page.next_token else None)
 
 
 def _before(key: str) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.s3.documents import read_document
 from nczfs.zmap.web.bodies import WantedBytes
-from nczfs.zmap.web.exchange import Answer as WebAnswer
+from nczfs.zmap.web.exchange import ServerAnswer as WebAnswer
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 """The longest document: a page of a thousand quoted keys of 1,024 bytes fits."""

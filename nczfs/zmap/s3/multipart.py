@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import (
     call_fault,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nczfs.zmap.base import Part, Range, cut_part, part_size
+from nczfs.zmap.base import ByteRange, Part, cut_part, part_size
 
 PART_BYTES_MIN = 5 << 20  # limit of S3, except for the last part
 PARTS_MAX = 10_000
@@ -22,7 +22,7 @@ class SentPart:
     parts: tuple[Part, ...]
 
 
-UploadPart: TypeAlias = "SentPart | Range"
+UploadPart: TypeAlias = "SentPart | ByteRange"
 """A part of an upload; the server copies ranges."""
 
 
@@ -66,19 +66,19 @@ class _Cutting:
 
     def add(self, part: Part) -> None:
         size = part_size(part)
-        room = self._least if isinstance(part, Range) else self._sent
+        room = self._least if isinstance(part, ByteRange) else self._sent
         start = 0
         while start < size:
             if self._held_size >= room:
                 self.pass_on()
             rest = size - start
-            if isinstance(part, Range) and not self._held and rest >= self._least:
+            if isinstance(part, ByteRange) and not self._held and rest >= self._least:
                 taken = self._all_or(max(COPY_BYTES, self._least), rest)
                 whole = part.start + start
-                self.pieces.append(Range(part.stat, whole, whole + taken))
+                self.pieces.append(ByteRange(part.stat, whole, whole + taken))
             else:
                 free = room - self._held_size
-                taken = min(free, rest) if isinstance(part, Range) else self._all_or(free, rest)
+                taken = min(free, rest) if isinstance(part, ByteRange) else self._all_or(free, rest)
                 self._held.append(cut_part(part, start, start + taken))
                 self._held_size += taken
             start += taken
@@ -92,7 +92,7 @@ class _Cutting:
         match self._held:
             case []:
                 return
-            case [Range() as only]:
+            case [ByteRange() as only]:
                 self.pieces.append(only)
             case held:
                 self.pieces.append(SentPart(tuple(held)))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from botocore.credentials import ReadOnlyCredentials
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _NOT_SIGNED = frozenset({"user-agent"})  # headers that intermediaries may change

@@ -7,22 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, StoreError, UsageError
-from nczfs.zmap.base import (
-    Blob,
-    Buffer,
-    Entry,
-    Features,
-    Part,
-    Stat,
-    Version,
-    ZMap,
-    read_range,
-)
+from nczfs.zmap.base import Blob, Entry, Features, Part, Stat, Version, ZMap, read_range
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import S3Access
 from nczfs.zmap.s3.batch import delete_batches
@@ -229,7 +220,7 @@ class S3ZMap(ZMap):
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return listing.stats(self._pages(prefix, one_level=False), prefix)
 
-    def run_from(self, prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(self, prefix: Prefix, first: Key | None) -> ListedRange | None:
         return listing.run_from(self._transport, f"{prefix}/" if prefix else "", first)
 
     def exists(self, prefix: Prefix, *, marked: bool = True) -> bool:

@@ -19,8 +19,8 @@ from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import S3Access
 from nczfs.zmap.s3.messages import Call, S3Answer, S3Request, judged, region_in
 from nczfs.zmap.web.attempts import Deadline
-from nczfs.zmap.web.exchange import Answer as WebAnswer
 from nczfs.zmap.web.exchange import Exchange, Question
+from nczfs.zmap.web.exchange import ServerAnswer as WebAnswer
 from nczfs.zmap.web.failures import AttemptFailed
 
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504, 509})

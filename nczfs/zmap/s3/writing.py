@@ -6,17 +6,9 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, ObjectTooLarge, StoreError
-from nczfs.zmap.base import (
-    ABSENT,
-    Buffer,
-    Part,
-    Range,
-    Stat,
-    Version,
-    part_bytes,
-    part_size,
-)
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Stat, Version, part_bytes, part_size
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import answers, multipart
 from nczfs.zmap.s3.conditions import REFUSED, Conditions, SourceCheck
@@ -63,7 +55,7 @@ class S3Writer:
         encryption: Mapping[str, str],
         part_bytes: int,
         head: Callable[[Key], S3Answer],
-        read: Callable[[Range], Buffer],
+        read: Callable[[ByteRange], Buffer],
     ) -> None:
         self._transport = transport
         self._probe = probe
@@ -249,7 +241,7 @@ class S3Writer:
             data = [found for part in piece.parts for found in part_bytes(part, self._read)]
             return upload.send_part(number, data[0] if len(data) == 1 else b"".join(data))
 
-        def copy(piece: Range, upload: Upload, number: int) -> str:
+        def copy(piece: ByteRange, upload: Upload, number: int) -> str:
             source = {
                 **self._transport.copy_source(piece.stat.key),
                 "CopySourceRange": f"bytes={piece.start}-{piece.stop - 1}",
@@ -258,7 +250,7 @@ class S3Writer:
             return upload.copy_part(number, source, headers, piece.size / COPIED_BYTES_S)
 
         makes = [
-            partial(copy, piece) if isinstance(piece, Range) else partial(send, piece)
+            partial(copy, piece) if isinstance(piece, ByteRange) else partial(send, piece)
             for piece in pieces
         ]
         try:
@@ -350,8 +342,8 @@ class S3Writer:
         return ObjectTooLarge(f"{where}: this server has no conditional writes over 5GiB")
 
 
-def _copied(pieces: Sequence[UploadPart]) -> Iterator[Range]:
-    return (piece for piece in pieces if isinstance(piece, Range))
+def _copied(pieces: Sequence[UploadPart]) -> Iterator[ByteRange]:
+    return (piece for piece in pieces if isinstance(piece, ByteRange))
 
 
 def _marked(condition: Mapping[str, str], writer: str) -> dict[str, str]:

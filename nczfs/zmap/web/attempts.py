@@ -95,7 +95,7 @@ class Deadline:
         return self._clock() + seconds + SHORTEST_ATTEMPT_S >= self._end
 
 
-class Attempts:
+class AttemptLoop:
     """A loop that repeats attempts until one has an answer or the time of the request is over.
 
     Parameters

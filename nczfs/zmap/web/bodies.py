@@ -18,9 +18,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import urllib3
 
+from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
 from nczfs.messages import size_text
-from nczfs.zmap.base import Buffer
 
 PIECE_BYTES: Final = 262_144  # bytes between two looks at the clock; 1 MiB was slower
 ONE_BUFFER_MIN: Final = 64 << 10

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 
 import urllib3
 
+from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.web.attempts import Attempts, Deadline
+from nczfs.zmap.web.attempts import AttemptLoop, Deadline
 from nczfs.zmap.web.bodies import PIECE_BYTES, Body, WantedBytes, bounded, read_body
 from nczfs.zmap.web.connections import Connections
 from nczfs.zmap.web.headers import length_of
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """An answer of a server.
 
     Attributes
@@ -84,7 +84,7 @@ class Exchange:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._connections = Connections(options.connections, ca_bundle, proxy)
-        self._attempts = Attempts(
+        self._attempts = AttemptLoop(
             label,
             place,
             options.request_timeout_s,
@@ -103,10 +103,10 @@ class Exchange:
         return self._silence.seconds
 
     def run(self, what: str, attempt: Callable[[Deadline], _T], *, work_s: float = 0.0) -> _T:
-        """Run attempts as `Attempts.run` does."""
+        """Run attempts as `AttemptLoop.run` does."""
         return self._attempts.run(what, attempt, work_s=work_s)
 
-    def ask(self, question: Question, deadline: Deadline, where: str) -> Answer:
+    def ask(self, question: Question, deadline: Deadline, where: str) -> ServerAnswer:
         """Send a request once.
 
         Parameters
@@ -157,7 +157,7 @@ class Exchange:
         self._connections.check_status(response.status)
         if size is None and "chunked" in response.headers.get("transfer-encoding", "").lower():
             size = body.size  # others may not have been read to their end
-        return Answer(response.status, response.headers, body.data, size)
+        return ServerAnswer(response.status, response.headers, body.data, size)
 
     def close(self) -> None:
         """Release the connections; may be called twice."""

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import Deadline
 from nczfs.zmap.web.bodies import WantedBytes
-from nczfs.zmap.web.exchange import Answer, Exchange, Question
+from nczfs.zmap.web.exchange import Exchange, Question, ServerAnswer
 
 
 def knock(
@@ -30,7 +30,7 @@ def knock(
     headers = {"user-agent": f"nczfs/{version('nczfs')}"}
     question = Question("HEAD", f"{url}/", headers, WantedBytes(0))
 
-    def attempt(deadline: Deadline) -> Answer:
+    def attempt(deadline: Deadline) -> ServerAnswer:
         return exchange.ask(question, deadline, url)
 
     try:

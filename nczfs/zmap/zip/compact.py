@@ -14,15 +14,15 @@ from typing import Final
 
 import numpy as np
 
+from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore, Unsupported
 from nczfs.zmap import fileio
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.directory import TEMPORARY
+from nczfs.zmap.oserrors import archive_errors
 from nczfs.zmap.zip import disk
 from nczfs.zmap.zip.growing import GrowingArchive, keep_ownership
 from nczfs.zmap.zip.index import ZipIndex, entry_parts, read_index, whole_entries
 from nczfs.zmap.zip.locking import lock_archive
-from nczfs.zmap.zip.oserrors import translated
 from nczfs.zmap.zip.ozx import without_mark
 from nczfs.zmap.zip.records import (
     CENTRAL,
@@ -107,7 +107,7 @@ def compact(
             return _Plan(archive.fd, archive.size, name, arrangement).result
         finally:
             archive.close()
-    with translated(name):
+    with archive_errors(name):
         fd = lock_archive(path, name)
         try:
             recover(fd, path, name)

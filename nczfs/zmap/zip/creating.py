@@ -13,9 +13,9 @@ from typing import Literal
 
 from nczfs.zmap.directory import TEMPORARY
 from nczfs.zmap.keys import parse_key
+from nczfs.zmap.oserrors import archive_errors
 from nczfs.zmap.zip import disk
 from nczfs.zmap.zip.index import ROOT_MARK
-from nczfs.zmap.zip.oserrors import translated
 from nczfs.zmap.zip.records import NewMember, dos_time, end_records
 from nczfs.zmap.zip.store import ENCODING
 
@@ -44,7 +44,7 @@ def create_archive(path: str, form: ArchiveForm) -> None:
     size = len(parts[1]) if parts else 0
     parts.append(end_records(count, size, start, shift=0, comment=comment))
     temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{secrets.token_hex(8)}")
-    with translated(Path(path).as_uri()):
+    with archive_errors(Path(path).as_uri()):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # unlocked files are removed

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 
 _FICLONE: Final = 0x40049409  # linux/fs.h; the manual page is ioctl_ficlone(2)
 _COPY_BYTES: Final = 8 << 20

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.zip.records import (
     END,
     END64,

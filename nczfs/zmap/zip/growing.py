@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, StoreBusy, Unavailable
 from nczfs.zmap import fileio
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.directory import TEMPORARY
+from nczfs.zmap.oserrors import archive_error, archive_errors
 from nczfs.zmap.zip import disk
 from nczfs.zmap.zip.locking import lock_archive
-from nczfs.zmap.zip.oserrors import store_error, translated
 from nczfs.zmap.zip.recovery import counting_size, foreign_change, left_seal, recover
 from nczfs.zmap.zip.source import ArchiveBytes
 from nczfs.zmap.zip.tail import Tail, fingerprint
@@ -87,7 +87,7 @@ class GrowingArchive(ArchiveBytes):
         self._tail: Tail | None = None
         self._owner = 0
         self._is_broken = False
-        with translated(name):
+        with archive_errors(name):
             if may_repair:
                 self._repair()
             self._fd, self._state = self._opened()
@@ -141,7 +141,7 @@ class GrowingArchive(ArchiveBytes):
                 if self._state is state:
                     return data
         except OSError as error:
-            raise store_error(error, self.name) from error
+            raise archive_error(error, self.name) from error
 
     def begin(self) -> bool:
         """Take the lock, and complete an interrupted commit.
@@ -158,7 +158,7 @@ class GrowingArchive(ArchiveBytes):
         self._check_usable()
         if self._tail is not None:
             return False
-        with translated(self.name):
+        with archive_errors(self.name):
             locked = lock_archive(self.path, self.name)
             try:
                 recover(locked, self.path, self.name)
@@ -191,14 +191,14 @@ class GrowingArchive(ArchiveBytes):
         """Append bytes to the archive, or none if that fails. Returns where they begin."""
         self._check_usable()
         start = self.size
-        with translated(self.name):
+        with archive_errors(self.name):
             self._writing.append(parts)
         return start
 
     def drop(self) -> None:
         """Drop what was appended since the last commit; no member may use it."""
         self._check_usable()
-        with translated(self.name):
+        with archive_errors(self.name):
             self._writing.reset()
 
     def commit(self, closing: Iterable[Buffer], how: Commit) -> None:
@@ -209,7 +209,7 @@ class GrowingArchive(ArchiveBytes):
         self._check_usable()
         tail = self._writing
         mark = tail.mark()
-        with translated(self.name):
+        with archive_errors(self.name):
             if not _identity(os.fstat(self._fd)) == _identity(os.stat(self.path)) == self._file:
                 raise Conflict(f"{self.name}: changed by a program that ignores locks")
             try:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -12,9 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, ReadOnlyStore
 from nczfs.zmap.aside import Aside, Exchanges, new_aside
-from nczfs.zmap.base import ABSENT, Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, is_own, is_within, join
 from nczfs.zmap.zip.growing import Commit, GrowingArchive
 from nczfs.zmap.zip.index import ROOT_MARK, ZipIndex, ZipMember, whole_entries

@@ -6,12 +6,12 @@ from array import array
 from collections.abc import Iterator
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.errors import AccessDenied, CorruptStore, ObjectTooLarge
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import Key
 from nczfs.zmap.zip.index import ZipIndex, ZipMember
 from nczfs.zmap.zip.inflate import ERRORS, METHODS, inflate_whole
-from nczfs.zmap.zip.points import AccessPoints, Inflating
+from nczfs.zmap.zip.points import AccessPoints, InflatingMember
 from nczfs.zmap.zip.records import ENCRYPTED, LENGTHS, LOCAL, LOCAL_MAGIC, STORED
 from nczfs.zmap.zip.source import ArchiveBytes
 
@@ -116,7 +116,7 @@ class MemberReader:
         else:
             # One surplus byte reveals a bomb.
             stop = member.size + 1
-            inflating = Inflating.begun(member.method, member.size, whole=True)
+            inflating = InflatingMember.begun(member.method, member.size, whole=True)
             feed = self._feed(key, member, inflating, member.size, self._piece_bytes)
             for block in inflating.blocks(feed, stop, _WHOLE_BLOCK_BYTES):
                 data = _joined(data, block) if data else block
@@ -131,7 +131,7 @@ class MemberReader:
     def _inflate_range(self, key: Key, member: ZipMember, start: int, stop: int) -> Buffer:
         inflating = self._points.take(member.offset, start)
         if inflating is None:
-            inflating = Inflating.begun(member.method, member.size)
+            inflating = InflatingMember.begun(member.method, member.size)
         feed = self._feed(key, member, inflating, stop, _SLICE_BYTES)
         data: bytes | bytearray = b""
         at = inflating.given
@@ -148,7 +148,7 @@ class MemberReader:
         return data
 
     def _feed(
-        self, key: Key, member: ZipMember, inflating: Inflating, stop: int, slice_bytes: int
+        self, key: Key, member: ZipMember, inflating: InflatingMember, stop: int, slice_bytes: int
     ) -> Iterator[Buffer]:
         """Yield the compressed bytes from the present place, fetched on demand."""
         # The approximate compressed size up to `stop`, so that a small range fetches little.

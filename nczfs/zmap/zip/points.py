@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from nczfs.zmap.base import Buffer
+from nczfs.buffers import Buffer
 from nczfs.zmap.zip.inflate import DEFLATED, METHODS, Decompressor, DeflateStream
 
 SPACING_BYTES: Final = 4 << 20
@@ -24,7 +24,7 @@ _DEFLATE_STATE_BYTES: Final = 48 << 10  # window and tables of zlib
 _STATE_BYTES: Final = 16 << 20  # bzip2 takes 4 MiB; LZMA and Zstandard as much as their windows
 
 
-class Inflating:
+class InflatingMember:
     """A member that is being decompressed.
 
     Attributes
@@ -42,7 +42,7 @@ class Inflating:
         self._decompressor = decompressor
 
     @classmethod
-    def begun(cls, method: int, size: int, *, whole: bool = False) -> Inflating:
+    def begun(cls, method: int, size: int, *, whole: bool = False) -> InflatingMember:
         """Begin a member of `size` bytes; `whole` if no place is to be kept."""
         if method == DEFLATED and not whole:
             return cls(method, DeflateStream())
@@ -71,11 +71,11 @@ class Inflating:
                 self.given += len(block)
                 yield block
 
-    def copy(self) -> Inflating | None:
+    def copy(self) -> InflatingMember | None:
         """Return a copy of this place; None if it cannot be copied."""
         if not isinstance(self._decompressor, DeflateStream) or not self._decompressor.needs_input:
             return None
-        other = Inflating(self.method, self._decompressor.copy())
+        other = InflatingMember(self.method, self._decompressor.copy())
         other.given = self.given
         other.taken = self.taken
         return other
@@ -85,8 +85,8 @@ class Inflating:
 class _Places:
     """The places in a member: access points in order, and where the last reader stopped."""
 
-    points: list[Inflating] = field(default_factory=list)
-    left: Inflating | None = None
+    points: list[InflatingMember] = field(default_factory=list)
+    left: InflatingMember | None = None
 
     @property
     def state_bytes(self) -> int:
@@ -119,7 +119,7 @@ class AccessPoints:
         """Return the distance between points of a member, which gets at most half the budget."""
         return max(self._spacing_bytes, 2 * size * _DEFLATE_STATE_BYTES // self._budget_bytes)
 
-    def take(self, offset: int, start: int) -> Inflating | None:
+    def take(self, offset: int, start: int) -> InflatingMember | None:
         """Take the nearest place at or before byte `start` of the member at `offset`."""
         with self._lock:
             places = self._places.get(offset)
@@ -135,7 +135,7 @@ class AccessPoints:
                 return left
             return point.copy() if point else None
 
-    def add(self, offset: int, size: int, reached: Inflating) -> None:
+    def add(self, offset: int, size: int, reached: InflatingMember) -> None:
         """Make a point at a reader's place in a member of `size` bytes, if none is near."""
         spacing = self.spacing(size)
         with self._lock:
@@ -151,7 +151,7 @@ class AccessPoints:
                 places.points.insert(at, point)
                 self._grow(point.state_bytes)
 
-    def leave(self, offset: int, left: Inflating) -> None:
+    def leave(self, offset: int, left: InflatingMember) -> None:
         """Keep the place where a reader stopped; the caller must not use it any more."""
         if 4 * left.state_bytes > self._budget_bytes:
             return
@@ -174,5 +174,5 @@ class AccessPoints:
             self._used_bytes -= dropped.state_bytes
 
 
-def _given(place: Inflating) -> int:
+def _given(place: InflatingMember) -> int:
     return place.given

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject
-from nczfs.zmap.base import Buffer, ZMap
+from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key
 
 

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
-from nczfs.zmap.base import Blob, Buffer, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import clipped
 from nczfs.zmap.zip.index import ZipIndex, ZipMember

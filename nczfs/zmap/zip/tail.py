@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from nczfs.buffers import Buffer
 from nczfs.zmap import fileio
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.zip import disk
 
 try:  # a fifth of the time of zlib's

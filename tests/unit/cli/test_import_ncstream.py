@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs.buffers import Buffer
 from nczfs.cli.main import main
 from nczfs.ncstream import Array, read
 from nczfs.ncstream.data import data_messages, error_message, ragged_message
@@ -65,7 +66,7 @@ def values(place: Path) -> dict[str, Any]:
     return found
 
 
-def stream(*pieces: bytes | memoryview) -> bytes:
+def stream(*pieces: Buffer) -> bytes:
     return START + b"".join(pieces) + END
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.buffers import Buffer
 from nczfs.cli.main import main
 from nczfs.engine.lease.contention import LEASE
-from nczfs.zmap.base import Buffer, Version
+from nczfs.zmap.base import Version
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key
 

@@ -9,7 +9,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.errors import CodecError, CorruptChunk, UnknownCodec
 from nczfs.model.dtypes import VlenKind
 from tests.unit.codecs.arrays import CodecObject, pipeline

@@ -13,7 +13,7 @@ import pytest
 import zarr
 from isal import isal_zlib
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from tests.unit.codecs.arrays import CodecObject, pipeline
 
 DTYPES = [

@@ -14,7 +14,7 @@ import tensorstore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.model.smallnumbers import bits_of, number_kind
 from tests.unit.codecs.test_v3_round_trips import CORE, Peer, as_object, sharding
 from tests.unit.codecs.v3arrays import Word, codec, dtype_of, pipeline3, same_bits

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.codecs.rounding import ROUNDINGS, Cast
 from nczfs.errors import CodecError, CorruptChunk, UnknownCodec
 from nczfs.model.smallnumbers import SMALL_NUMBERS, bits_of, number_kind

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr
 
-from nczfs.codecs.base import Values
+from nczfs.buffers import Values
 from nczfs.model.dtypes import VlenKind
 from tests.unit.codecs.test_round_trips import values_of
 from tests.unit.codecs.v3arrays import BIG, LITTLE, Word, codec, pipeline3, same_bits

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nczfs.codecs.base import Pipeline, Values
+from nczfs.buffers import Values
+from nczfs.codecs.base import Pipeline
 from nczfs.codecs.registry import pipeline_of
 from nczfs.model.dtypes import DataType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec, Json

@@ -10,7 +10,7 @@ import pytest
 
 from nczfs.doctor import machine
 from nczfs.doctor.examination import MachineQuestion, examine_machine
-from nczfs.doctor.finding import Finding, Grade, well
+from nczfs.doctor.finding import CheckResult, Grade, well
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def gate() -> Iterator[threading.Event]:
 def test_a_check_that_hangs_is_wrong_and_the_others_follow(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def hang() -> Finding:
+    def hang() -> CheckResult:
         gate.wait()
         return well("at last")
 

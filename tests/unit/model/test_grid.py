@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs.model.boxes import Box, index_of
-from nczfs.model.grid import ChunkGrid, Place, RectilinearGrid, RegularGrid, UnevenCuts
+from nczfs.model.grid import ChunkGrid, ChunkInterval, RectilinearGrid, RegularGrid, UnevenCuts
 from nczfs.model.hierarchy import ChunkKeys
 from tests.support.grids import grids, uneven_cuts
 
@@ -46,7 +46,7 @@ def test_the_parts_of_a_box_put_together_are_the_box(case: tuple[ChunkGrid, Box]
 def test_uneven_cuts_find_what_a_list_of_all_chunks_has(data: st.DataObject, length: int) -> None:
     cuts = data.draw(uneven_cuts(length))
     stops = list(accumulate(size for size, repeat in cuts.runs for _ in range(repeat)))
-    places = [Place(i, a, b) for i, (a, b) in enumerate(pairwise([0, *stops]))]
+    places = [ChunkInterval(i, a, b) for i, (a, b) in enumerate(pairwise([0, *stops]))]
     for position in range(length):
         (place,) = (each for each in places if each.start <= position < each.stop)
         assert cuts.at(position) == cuts.place(place.number) == place

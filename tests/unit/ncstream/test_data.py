@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from siphon.cdmr import ncstream as siphon
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadValue
 from nczfs.ncstream.data import data_messages, error_message, parts, ragged_message
 from nczfs.ncstream.framing import END, HEADER, START, vint
@@ -38,7 +39,7 @@ def read_by_siphon(data: bytes) -> list[Any]:
     return list(siphon.read_ncstream_messages(io.BytesIO(data)))
 
 
-def joined(pieces: Iterable[bytes | memoryview]) -> bytes:
+def joined(pieces: Iterable[Buffer]) -> bytes:
     return b"".join(pieces)
 
 

@@ -18,7 +18,7 @@ import nczfs
 from nczfs.model.hierarchy import CodecSpec, Variable
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.tools.diff.comparison import Extent, compare
-from nczfs.tools.diff.differences import Difference
+from nczfs.tools.diff.differences import DatasetDifference
 from nczfs.tools.diff.side import Side, dataset_side
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.usage import node_usages
@@ -164,6 +164,6 @@ def test_stored_chunks_are_compared(url: str, reads: Counter[str]) -> None:
     with bounded_memory(), nczfs.open(url) as one, nczfs.open(target) as other:
         limit = LIMIT_BYTES
         (found,) = compare(side(one), side(other), Extent(), limit, lambda _: None)
-    assert isinstance(found, Difference)
+    assert isinstance(found, DatasetDifference)
     assert found.values is not None
     assert (found.values.count, found.values.first) == (1, (999, 999, 998))

@@ -15,7 +15,7 @@ from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import CodecSpec, Variable
 from nczfs.testing.datasets import put_json
 from nczfs.tools.diff.comparison import Extent, compare
-from nczfs.tools.diff.differences import Difference
+from nczfs.tools.diff.differences import DatasetDifference
 from nczfs.tools.diff.side import dataset_side
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.listed import stored_units
@@ -213,7 +213,7 @@ def differences(one: str, other: str) -> tuple[int, tuple[int, ...]] | None:
     if not found:
         return None
     (difference,) = found
-    assert isinstance(difference, Difference)
+    assert isinstance(difference, DatasetDifference)
     assert difference.values is not None
     return difference.values.count, difference.values.first
 

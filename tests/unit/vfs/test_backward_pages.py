@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import nczfs
-from nczfs.vfs.base import AttributeChanges, Buffer, HandleNo, InodeNo, PageTicket
+from nczfs.buffers import Buffer
+from nczfs.vfs.base import AttributeChanges, HandleNo, InodeNo, PageTicket
 from nczfs.vfs.datasets.viewfile import OpenView
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.filesystem import TreeFileSystem

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import now
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import (
     BadArgument,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nczfs
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import BadArgument, NoSpace, NotPermitted
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets import writing

@@ -16,7 +16,7 @@ from nczfs.engine.spool.space import LOCK, Spool, Survives
 from nczfs.errors import NoSpace, ObjectTooLarge, OutOfDescriptors, Unavailable
 from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, StagedSnapshot, stage
-from nczfs.zmap.base import ABSENT, Piece, Range, Stat, Version, Zeros, part_bytes
+from nczfs.zmap.base import ABSENT, ByteRange, Piece, Stat, Version, Zeros, part_bytes
 from nczfs.zmap.keys import Key
 from tests.support.descriptors import descriptors_left
 from tests.support.killed import object_of
@@ -122,7 +122,7 @@ def test_where_the_store_can_copy_what_was_not_touched_is_not_fetched(
     staged.write(len(OLD) + 5, b"end")
     with contextlib.closing(staged.snapshot()) as snapshot:
         found = [part.read() if isinstance(part, Piece) else part for part in snapshot.parts]
-    assert found == [Range(STAT, 0, 20), b"new", Range(STAT, 23, 200), Zeros(5), b"end"]
+    assert found == [ByteRange(STAT, 0, 20), b"new", ByteRange(STAT, 23, 200), Zeros(5), b"end"]
     assert source.fetched == []
     newer = Source()
     staged.rebase(Base(STAT._replace(size=208, version=Version("2")), newer.fetch, 10))

@@ -13,8 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.cli.main import main
-from nczfs.engine.chunks.loaded import Values
 from nczfs.errors import AccessDenied, StoreError, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs.views.netcdf.hdf5.sparse import BLOCK_BYTES, SparseFile
-from nczfs.views.netcdf.hdf5.template import Place
+from nczfs.views.netcdf.hdf5.template import FileExtent
 
 END = 6 * BLOCK_BYTES
 WRITES = st.lists(
@@ -49,7 +49,7 @@ def test_contents_are_all_bytes_of_the_places_but_for_zeros(
 ) -> None:
     file, wanted = written(writes)
     wanted = wanted.ljust(END, b"\0")
-    places = [Place(a, b - a) for a, b in list(pairwise(sorted(cuts)))[::2]]
+    places = [FileExtent(a, b - a) for a, b in list(pairwise(sorted(cuts)))[::2]]
     literals, data = file.contents(places)
     found, at = bytearray(len(wanted)), 0
     for offset, nbytes in literals:
@@ -69,7 +69,7 @@ def test_a_file_of_exbibytes_takes_the_memory_of_what_was_written() -> None:
     file.write(b"end")
     file.truncate(1 << 62)
     assert file.size == 1 << 62
-    assert file.contents([Place(0, 1 << 62)]) == (
-        (Place(1 << 61, BLOCK_BYTES),),
+    assert file.contents([FileExtent(0, 1 << 62)]) == (
+        (FileExtent(1 << 61, BLOCK_BYTES),),
         b"end".ljust(BLOCK_BYTES, b"\0"),
     )

@@ -25,7 +25,7 @@ from nczfs.views.netcdf.content import Elements, FileContent, FileDimension, Fil
 from nczfs.views.netcdf.hdf5 import building, stored, templates
 from nczfs.views.netcdf.hdf5.layout import template_layout
 from nczfs.views.netcdf.hdf5.stored import StoredTemplates
-from nczfs.views.netcdf.hdf5.template import Place, Template, digest_of, gaps
+from nczfs.views.netcdf.hdf5.template import FileExtent, Template, digest_of, gaps
 from nczfs.views.netcdf.hdf5.templates import Templates
 from nczfs.views.reader import read_at
 from nczfs.views.segments import FileLiteral
@@ -255,14 +255,14 @@ def test_the_least_recently_used_templates_go_beyond_the_limit(tmp_path: Path) -
     data = bytes(1000)
     kept = StoredTemplates(str(tmp_path / "kept"), 3500)
     for at, name in enumerate("abc"):
-        kept.keep(name, Template(5000, (), (Place(0, 1000),), data))
+        kept.keep(name, Template(5000, (), (FileExtent(0, 1000),), data))
         os.utime(tmp_path / "kept" / name, ns=(at, at))
     (tmp_path / "kept" / "new-half").write_bytes(b"of a crash")
     os.utime(tmp_path / "kept" / "new-half", ns=(0, 0))
     assert kept.load("a") is not None
-    kept.keep("d", Template(5000, (), (Place(0, 1000),), data))
+    kept.keep("d", Template(5000, (), (FileExtent(0, 1000),), data))
     assert sorted(os.listdir(tmp_path / "kept")) == ["a", "c", "d"]
-    kept.keep("e", Template(5000, (), (Place(0, 4000),), bytes(4000)))
+    kept.keep("e", Template(5000, (), (FileExtent(0, 4000),), bytes(4000)))
     assert sorted(os.listdir(tmp_path / "kept")) == ["a", "c", "d"]
 
 
@@ -352,9 +352,12 @@ def test_what_describes_the_members_lies_together() -> None:
 
 
 def test_gaps_are_what_places_leave() -> None:
-    assert list(gaps((Place(2, 3), Place(5, 1), Place(8, 2)), 10)) == [Place(0, 2), Place(6, 2)]
-    assert list(gaps((), 3)) == [Place(0, 3)]
+    assert list(gaps((FileExtent(2, 3), FileExtent(5, 1), FileExtent(8, 2)), 10)) == [
+        FileExtent(0, 2),
+        FileExtent(6, 2),
+    ]
+    assert list(gaps((), 3)) == [FileExtent(0, 3)]
     with pytest.raises(ValueError, match="overlap"):
-        list(gaps((Place(0, 3), Place(2, 3)), 10))
+        list(gaps((FileExtent(0, 3), FileExtent(2, 3)), 10))
     with pytest.raises(ValueError, match="overlap"):
-        list(gaps((Place(0, 30),), 10))
+        list(gaps((FileExtent(0, 30),), 10))

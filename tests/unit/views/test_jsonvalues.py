@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.errors import CodecError
 from nczfs.views.jsonvalues import JsonText, json_pieces
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nczfs.engine.chunks.loaded import Values
+from nczfs.buffers import Values
 from nczfs.engine.options import Tally
 from nczfs.errors import NotPermitted
 from nczfs.model.dtypes import NcType

@@ -15,7 +15,7 @@ from nczfs.model.hierarchy import CodecSpec, Group, Variable
 from nczfs.views.netcdf.attributes import OMITTED
 from nczfs.views.netcdf.content import Compound, Elements, FileContent, FileVariable, Opaque, Texts
 from nczfs.views.netcdf.fitting import file_content
-from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4, FileKind
+from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4, FileFormat
 from tests.support.groups import NCZARR, group, said, variable
 
 BOTH = pytest.mark.parametrize("kind", [NETCDF4, CLASSIC])
@@ -30,11 +30,11 @@ def three(variable: Variable) -> tuple[str, ...]:
     return ("a", "żółw", "")
 
 
-def content(of: Group, kind: FileKind = NETCDF4, texts: Any = unread, **more: Any) -> FileContent:
+def content(of: Group, kind: FileFormat = NETCDF4, texts: Any = unread, **more: Any) -> FileContent:
     return file_content(of, kind, texts, **more)
 
 
-def only(of: Variable, kind: FileKind = NETCDF4, texts: Any = unread) -> FileVariable:
+def only(of: Variable, kind: FileFormat = NETCDF4, texts: Any = unread) -> FileVariable:
     (found,) = content(group("", of), kind, texts).root.variables
     return found
 
@@ -65,7 +65,7 @@ def sizes(found: FileVariable) -> list[tuple[str, int]]:
 )
 @BOTH
 def test_a_number_or_a_character_is_an_element_of_its_type(
-    typestr: str, nc_type: NcType, cell: str, kind: FileKind
+    typestr: str, nc_type: NcType, cell: str, kind: FileFormat
 ) -> None:
     found = only(variable("v", typestr, {"x": 3}), kind)
     assert found.type is nc_type
@@ -109,7 +109,7 @@ def test_structures_and_bytes_without_meaning_have_types_of_their_own() -> None:
 )
 @BOTH
 def test_a_time_is_a_number_with_its_unit(
-    typestr: str, wanted: dict[str, str], kind: FileKind
+    typestr: str, wanted: dict[str, str], kind: FileFormat
 ) -> None:
     found = only(variable("v", typestr, {"x": 2}), kind)
     assert found.type is NcType.INT64
@@ -132,7 +132,7 @@ def test_a_time_with_a_unit_of_its_own_keeps_it() -> None:
     ids=["U", "vlen", "cells"],
 )
 @pytest.mark.parametrize("kind", [NETCDF4, NCSTREAM], ids=lambda kind: kind.suffix)
-def test_few_strings_are_strings(text: Variable, kind: FileKind) -> None:
+def test_few_strings_are_strings(text: Variable, kind: FileFormat) -> None:
     found = only(text, kind, three)
     assert found.type is NcType.STRING
     assert found.values == Texts(text, ("a", "żółw", ""))
@@ -150,7 +150,9 @@ def test_few_strings_are_strings(text: Variable, kind: FileKind) -> None:
     ids=["U", "cells", "wide", "bytes"],
 )
 @ALL
-def test_many_strings_and_bytes_are_characters(text: Variable, width: int, kind: FileKind) -> None:
+def test_many_strings_and_bytes_are_characters(
+    text: Variable, width: int, kind: FileFormat
+) -> None:
     found = only(text, kind)
     assert found.type is NcType.CHAR
     assert found.values == Elements(text, np.dtype(f"S{width}"))
@@ -166,7 +168,7 @@ def test_a_classic_file_has_few_strings_of_variable_length_as_wide_as_the_longes
 
 
 @ALL
-def test_strings_that_cannot_be_read_or_are_too_many_are_left_out(kind: FileKind) -> None:
+def test_strings_that_cannot_be_read_or_are_too_many_are_left_out(kind: FileFormat) -> None:
     def corrupt(_: Variable) -> tuple[str, ...]:
         raise CorruptChunk("v/0: ends early")
 
@@ -180,7 +182,7 @@ def test_strings_that_cannot_be_read_or_are_too_many_are_left_out(kind: FileKind
 
 @pytest.mark.parametrize(("kind", "is_held"), [(NETCDF4, False), (CLASSIC, True)])
 def test_a_string_with_nul_has_no_place_among_strings_that_end_with_it(
-    kind: FileKind, *, is_held: bool
+    kind: FileFormat, *, is_held: bool
 ) -> None:
     text = variable("v", "|O", {"x": 2}, filters=("vlen-utf8",))
     found = content(group("", text), kind, lambda _: ("a\0b", "c"))
@@ -189,7 +191,9 @@ def test_a_string_with_nul_has_no_place_among_strings_that_end_with_it(
 
 
 @ALL
-def test_an_attribute_that_is_left_out_is_named_with_the_group_that_has_it(kind: FileKind) -> None:
+def test_an_attribute_that_is_left_out_is_named_with_the_group_that_has_it(
+    kind: FileFormat,
+) -> None:
     large = said("large", "x" * (1 << 20))
     whole = group("g", group("g/below", attributes=(large,)), attributes=(large,))
     lines = [line.partition(": ")[0] for line in content(whole, kind).omitted]
@@ -213,7 +217,7 @@ def test_one_long_string_does_not_make_a_classic_file_of_a_terabyte() -> None:
 
 @ALL
 @pytest.mark.parametrize("codec", ["vlen-array", "vlen-bytes", "json2"])
-def test_other_objects_are_left_out_and_named(kind: FileKind, codec: str) -> None:
+def test_other_objects_are_left_out_and_named(kind: FileFormat, codec: str) -> None:
     dtype = data_type("|O", (CodecSpec(codec, {"dtype": "<i4"}),), "v")
     plain = variable("v", "<f4")
     found = content(group("", replace(plain, array=replace(plain.array, dtype=dtype))), kind)
@@ -236,7 +240,7 @@ def test_groups_are_nested_and_left_out_of_a_classic_file() -> None:
 
 
 @BOTH
-def test_a_broken_member_is_left_out_with_its_reason(kind: FileKind) -> None:
+def test_a_broken_member_is_left_out_with_its_reason(kind: FileFormat) -> None:
     found = content(group("g", variable("g/v"), broken=(("w", "g/w/.zarray: is not JSON"),)), kind)
     (left_out,) = (a for a in found.root.attributes if a.name == OMITTED)
     assert left_out == said(OMITTED, "/w: cannot be read: g/w/.zarray: is not JSON")
@@ -250,7 +254,7 @@ def test_a_group_declares_the_dimensions_of_groups_above_it() -> None:
 
 
 @BOTH
-def test_two_lengths_of_one_dimension_are_two_dimensions(kind: FileKind) -> None:
+def test_two_lengths_of_one_dimension_are_two_dimensions(kind: FileFormat) -> None:
     whole = group("", variable("a", "<f4", {"x": 3}), variable("b", "<f4", {"x": 5}))
     a, b = content(whole, kind).root.variables
     assert sizes(a) == [("x", 3)]

@@ -15,8 +15,8 @@ from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 from nczfs.views.netcdf.content import Compound, FileContent, FileVariable
 from nczfs.views.netcdf.fitting import file_content
-from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileKind
-from nczfs.views.netcdf.names import NAME_BYTES_MAX, Names, file_name
+from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileFormat
+from nczfs.views.netcdf.names import NAME_BYTES_MAX, UniqueNames, file_name
 from tests.support.groups import NCZARR, ZARR, group, number, said, variable
 
 BOTH = pytest.mark.parametrize("kind", [NETCDF4, CLASSIC])
@@ -27,12 +27,12 @@ def unread(variable: Variable) -> tuple[str, ...]:
 
 
 def content(
-    of: Group, kind: FileKind = NETCDF4, record_dimensions: tuple[str, ...] = (), title: str = ""
+    of: Group, kind: FileFormat = NETCDF4, record_dimensions: tuple[str, ...] = (), title: str = ""
 ) -> FileContent:
     return file_content(of, kind, unread, record_dimensions, title)
 
 
-def only(of: Variable, kind: FileKind = NETCDF4) -> FileVariable:
+def only(of: Variable, kind: FileFormat = NETCDF4) -> FileVariable:
     (found,) = content(group("", of), kind).root.variables
     return found
 
@@ -79,7 +79,7 @@ def test_any_name_becomes_one_that_netcdf_can_have(name: str) -> None:
 
 
 @BOTH
-def test_a_variable_and_a_group_of_another_name_say_their_own(kind: FileKind) -> None:
+def test_a_variable_and_a_group_of_another_name_say_their_own(kind: FileFormat) -> None:
     whole = group("", variable("-a"), group("-g", variable("-g/v")))
     root = content(whole, kind).root
     assert root.variables[0].name == "_%2Da"
@@ -90,13 +90,13 @@ def test_a_variable_and_a_group_of_another_name_say_their_own(kind: FileKind) ->
 
 
 @BOTH
-def test_a_dimension_and_its_coordinate_have_one_name(kind: FileKind) -> None:
+def test_a_dimension_and_its_coordinate_have_one_name(kind: FileFormat) -> None:
     found = only(variable("-x", "<f8", {"-x": 3}), kind)
     assert found.name == found.dimensions[0].name == "_%2Dx"
 
 
 @BOTH
-def test_names_that_netcdf_takes_for_the_same_are_told_apart(kind: FileKind) -> None:
+def test_names_that_netcdf_takes_for_the_same_are_told_apart(kind: FileFormat) -> None:
     whole = group("", variable("é"), variable("e\u0301"), variable("é_2"))
     found = content(whole, kind).root.variables
     assert [v.name for v in found] == ["é", "é_2", "é_2_2"]
@@ -130,7 +130,7 @@ def test_a_dimension_of_characters_has_a_name_of_its_own() -> None:
 
 
 def test_many_equal_names_take_time_in_proportion() -> None:
-    names = Names()
+    names = UniqueNames()
     start = time.process_time()
     found = {names.given("é" if n % 2 else "e\u0301") for n in range(50_000)}
     assert len(found) == 50_000
@@ -235,7 +235,7 @@ def test_values_that_only_json_has_are_its_text_and_lists_of_strings_are_strings
     ],
 )
 def test_an_attribute_of_the_variable_s_own_stays(
-    typestr: str, own: Attribute, wanted: str, kind: FileKind
+    typestr: str, own: Attribute, wanted: str, kind: FileFormat
 ) -> None:
     found = only(variable("v", typestr, {"x": 2}, attributes=(own,)), kind)
     assert attributes(found) == {own.name: (NcType.CHAR, wanted)}
@@ -255,7 +255,7 @@ def test_attributes_that_netcdf_4_keeps_for_itself_are_left_out() -> None:
 
 
 @BOTH
-def test_names_of_attributes_are_encoded_and_told_apart(kind: FileKind) -> None:
+def test_names_of_attributes_are_encoded_and_told_apart(kind: FileFormat) -> None:
     given = (said("a/b", "1"), said("é", "2"), said("e\u0301", "3"))
     assert list(attributes(only(variable("v", attributes=given), kind))) == ["a%2Fb", "é", "é_2"]
 
@@ -332,7 +332,7 @@ def test_a_second_dimension_of_length_0_takes_its_variables_away() -> None:
 
 
 @BOTH
-def test_a_dimension_of_pure_zarr_is_unlimited_where_it_is_asked_for(kind: FileKind) -> None:
+def test_a_dimension_of_pure_zarr_is_unlimited_where_it_is_asked_for(kind: FileFormat) -> None:
     whole = group("", variable("v", "<f4", {"t": 2, "x": 3}))
     assert records(content(whole, kind, record_dimensions=("t",))) == ["t"]
     stated = group("", variable("v", "<f4", {"t": 2}, format_name=NCZARR), format_name=NCZARR)
@@ -340,7 +340,7 @@ def test_a_dimension_of_pure_zarr_is_unlimited_where_it_is_asked_for(kind: FileK
 
 
 @BOTH
-def test_a_dimension_without_variables_is_declared(kind: FileKind) -> None:
+def test_a_dimension_without_variables_is_declared(kind: FileFormat) -> None:
     declared = (Dimension("x", 3), Dimension("t", 0, unlimited=True))
     found = content(group("", dimensions=declared, format_name=NCZARR), kind)
     assert [(d.name, d.size, d.unlimited) for d in found.root.dimensions] == [
@@ -363,7 +363,7 @@ def test_groups_a_thousand_deep_are_no_matter() -> None:
 
 
 @BOTH
-def test_many_members_take_time_in_proportion(kind: FileKind) -> None:
+def test_many_members_take_time_in_proportion(kind: FileFormat) -> None:
     def taken(count: int) -> float:
         members = [variable(f"v{n}", "<f4", {f"x{n}": 3}) for n in range(count)]
         whole = group("", *members)
@@ -376,6 +376,6 @@ def test_many_members_take_time_in_proportion(kind: FileKind) -> None:
 
 
 @BOTH
-def test_a_variable_without_a_name_has_the_title(kind: FileKind) -> None:
+def test_a_variable_without_a_name_has_the_title(kind: FileFormat) -> None:
     (found,) = content(group("", variable("", "<i4")), kind, title="sst").root.variables
     assert (found.name, found.attributes) == ("sst", ())

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import now
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import AheadOptions
 from nczfs.errors import BadValue, CorruptStore, NotPermitted
@@ -20,7 +20,7 @@ from nczfs.testing.layouts import LayoutSuite
 from nczfs.views.forms import BinaryForm
 from nczfs.views.layout import Layout
 from nczfs.views.literalfile import LiteralFile
-from nczfs.views.netcdf.cells import TextForm
+from nczfs.views.netcdf.cells import Utf8Form
 from nczfs.views.reader import read_at, read_if_cached, request
 from nczfs.views.records import Records
 from nczfs.views.segments import (
@@ -315,6 +315,6 @@ def test_characters_beyond_unicode_are_refused_in_any_byte_order() -> None:
 )
 def test_records_wait_for_the_rest_of_a_text_at_the_end(stop: int, wanted: int) -> None:
     """Half of a text may be none; numbers are completed with what is stored."""
-    text = Run(Numbers(np.array(["ab", "cd"])), TextForm(8), 0, 1)
+    text = Run(Numbers(np.array(["ab", "cd"])), Utf8Form(8), 0, 1)
     number = run(np.arange(4, dtype="i4"), ">i4", 2)
     assert settled(Layout([Records(((0, number), (8, text)), 16, 2)]), 0, stop) == wanted

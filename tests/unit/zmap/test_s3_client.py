@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pytest
 
 from nczfs.errors import AccessDenied, DeadlinePassed, StoreError, Unavailable
-from nczfs.zmap.base import Part, Range, Stat, Version
+from nczfs.zmap.base import ByteRange, Part, Stat, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3 import S3ZMap
@@ -156,7 +156,7 @@ def test_they_are_signed_and_marked_as_all_others(serve: Serve) -> None:
         region="eu-west-3",
     )
     upload(zmap)
-    parts: list[Part] = [b"new", Range(zmap.stat(KEY), 3, 21 * MIB)]
+    parts: list[Part] = [b"new", ByteRange(zmap.stat(KEY), 3, 21 * MIB)]
     zmap.write_parts(GOAL, parts)
     zmap.delete_many([KEY, GOAL])
     assert bucket.objects == {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from nczfs.errors import AccessDenied, Conflict, NoSuchObject, ObjectExists, ObjectTooLarge
-from nczfs.zmap.base import ABSENT, Part, Range, Version
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3 import S3ZMap, writing
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN
@@ -177,7 +177,11 @@ def parts_of(setup: Setup) -> tuple[list[Part], bytes]:
     """A large object with some bytes changed in its middle."""
     setup.zmap.write(KEY, LARGE)
     stat = setup.zmap.stat(KEY)
-    parts: list[Part] = [Range(stat, 0, 9 * MIB), b"new", Range(stat, 9 * MIB + 3, len(LARGE))]
+    parts: list[Part] = [
+        ByteRange(stat, 0, 9 * MIB),
+        b"new",
+        ByteRange(stat, 9 * MIB + 3, len(LARGE)),
+    ]
     return parts, LARGE[: 9 * MIB] + b"new" + LARGE[9 * MIB + 3 :]
 
 
@@ -197,7 +201,7 @@ def test_what_was_not_changed_of_a_large_object_is_copied_by_the_server(
 
 
 def as_ranges(setup: Setup) -> list[Part]:
-    return [Range(setup.zmap.stat(KEY), 0, len(LARGE))]
+    return [ByteRange(setup.zmap.stat(KEY), 0, len(LARGE))]
 
 
 @pytest.mark.parametrize("manners", MANNERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nczfs.zmap.base import Part, Range, Stat, Version, part_size
+from nczfs.zmap.base import ByteRange, Part, Stat, Version, part_size
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.pieces import COPY_BYTES, PART_BYTES_MIN, PARTS_MAX, SentPart, UploadPart, cut
 
@@ -19,7 +19,7 @@ def ranges(sizes: list[int]) -> list[Part]:
     found: list[Part] = []
     start = 0
     for size in sizes:
-        found.append(Range(SOURCE, start, start + size))
+        found.append(ByteRange(SOURCE, start, start + size))
         start += size + 1
     return found
 
@@ -41,7 +41,7 @@ def spans(parts: list[Part]) -> list[tuple[int, int] | bytes]:
     found: list[tuple[int, int] | bytes] = []
     for part in filter(part_size, parts):
         last = found[-1] if found else None
-        if isinstance(part, Range):
+        if isinstance(part, ByteRange):
             if isinstance(last, tuple) and last[1] == part.start:
                 found[-1] = (last[0], part.stop)
             else:
@@ -77,21 +77,25 @@ def test_the_pieces_are_the_parts_and_of_sizes_that_servers_take(sizes: list[int
 
 
 def test_what_was_not_changed_is_left_to_the_server() -> None:
-    parts: list[Part] = [Range(SOURCE, 0, 300 * MIB), b"new", Range(SOURCE, 300 * MIB, 900 * MIB)]
+    parts: list[Part] = [
+        ByteRange(SOURCE, 0, 300 * MIB),
+        b"new",
+        ByteRange(SOURCE, 300 * MIB, 900 * MIB),
+    ]
     pieces = cut(parts, 16 * MIB)
     assert pieces[0] == parts[0]
     assert isinstance(pieces[1], SentPart)
-    read = sum(part.size for part in pieces[1].parts if isinstance(part, Range))
+    read = sum(part.size for part in pieces[1].parts if isinstance(part, ByteRange))
     assert read == PART_BYTES_MIN - 3
-    assert all(isinstance(piece, Range) for piece in pieces[2:])
+    assert all(isinstance(piece, ByteRange) for piece in pieces[2:])
 
 
 def test_objects_of_any_size_have_few_enough_parts() -> None:
-    assert len(cut([Range(SOURCE, 0, SOURCE.size)], 16 * MIB)) == 9986
+    assert len(cut([ByteRange(SOURCE, 0, SOURCE.size)], 16 * MIB)) == 9986
     changed_everywhere = [part for _ in range(9000) for part in (b"x", *ranges([100 * MIB]))]
     assert 9000 < len(cut(changed_everywhere, 16 * MIB)) <= PARTS_MAX
 
 
 def test_bytes_are_not_cut_so_that_ranges_must_be_read_to_fill_up_a_part() -> None:
-    parts: list[Part] = [Range(SOURCE, 0, 20 * MIB), CONTENT[: 17 * MIB], *ranges([20 * MIB])]
+    parts: list[Part] = [ByteRange(SOURCE, 0, 20 * MIB), CONTENT[: 17 * MIB], *ranges([20 * MIB])]
     assert len(cut(parts, 16 * MIB)) == 3

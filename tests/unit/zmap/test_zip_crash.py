@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
+from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, CorruptStore, NoSpace, StoreError, Unavailable
 from nczfs.testing.archives import zipped
-from nczfs.zmap.base import Buffer
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.zip import disk
 from nczfs.zmap.zip.creating import create_archive

@@ -19,7 +19,7 @@ from nczfs.zmap.base import Blob, Features, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.zip import ZipZMap
-from nczfs.zmap.zip.points import AccessPoints, Inflating
+from nczfs.zmap.zip.points import AccessPoints, InflatingMember
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -132,7 +132,7 @@ def test_places_are_kept_within_the_budget_and_the_oldest_go() -> None:
     compressed = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = compressed.compress(large()[: 4 * MIB]) + compressed.flush()
     for member in range(10):
-        inflating = Inflating.begun(8, 4 * MIB)
+        inflating = InflatingMember.begun(8, 4 * MIB)
         feed = (data[at : at + 4096] for at in range(0, len(data), 4096))
         for _ in inflating.blocks(feed, 4 * MIB, MIB):
             points.add(member, 4 * MIB, inflating)

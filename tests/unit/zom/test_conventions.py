@@ -14,7 +14,7 @@ from nczfs.model.hierarchy import Json
 from nczfs.zom import (
     ArrayV2,
     Convention,
-    Fault,
+    ConventionFault,
     GroupV2,
     Node,
     conventions,
@@ -210,9 +210,9 @@ def test_values_are_compared_by_value_and_kind(value: Json, permitted: Json, fit
     assert (not found) is fits
 
 
-def of_another_package(node: Node) -> Iterator[Fault]:
+def of_another_package(node: Node) -> Iterator[ConventionFault]:
     if not node.attributes:
-        yield Fault("/attributes", "is empty")
+        yield ConventionFault("/attributes", "is empty")
 
 
 def test_another_package_brings_a_convention(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from nczfs.model.hierarchy import Variable
-from nczfs.views.elements import ElementSource
+from nczfs.views.elements import ElementsOf
 from nczfs.views.layout import Layout
 from nczfs.views.netcdf.cells import cell_form, text_cells
-from nczfs.views.netcdf.classic.plan import Place, planned
+from nczfs.views.netcdf.classic.plan import VariableExtent, planned
 from nczfs.views.netcdf.content import FileContent, Texts
 from nczfs.views.records import Records
 from nczfs.views.segments import Literal, LiteralRow, Padding, Run, Segment
-
-ElementsOf = Callable[[Variable], ElementSource]
 
 
 def classic_layout(content: FileContent, elements: ElementsOf) -> Layout:
@@ -47,7 +42,7 @@ def classic_layout(content: FileContent, elements: ElementsOf) -> Layout:
     return Layout(segments)
 
 
-def _values(place: Place, elements: ElementsOf) -> Run | LiteralRow:
+def _values(place: VariableExtent, elements: ElementsOf) -> Run | LiteralRow:
     """Return all values of a fixed variable, or those of the first record."""
     values = place.variable.values
     if isinstance(values, Texts):

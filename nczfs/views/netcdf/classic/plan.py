@@ -18,7 +18,7 @@ FILE_BYTES_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class VariableExtent:
     """The place of a variable.
 
     Attributes
@@ -50,7 +50,7 @@ class Plan:
 
     version: Version
     header: bytes
-    places: tuple[Place, ...]
+    places: tuple[VariableExtent, ...]
     data_begin: int
     records_begin: int
     record_bytes: int
@@ -99,7 +99,7 @@ def _plan(content: FileContent, version: Version) -> Plan:
         # The special case of the format: a single record variable has no padding.
         inside = sizes[are_records.index(True)]
     places = tuple(
-        Place(variable, size, is_record, offset + position if is_record else offset)
+        VariableExtent(variable, size, is_record, offset + position if is_record else offset)
         for variable, size, is_record, offset in zip(
             variables, sizes, are_records, offsets, strict=True
         )

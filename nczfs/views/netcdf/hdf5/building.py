@@ -35,7 +35,7 @@ from nczfs.views.netcdf.hdf5.filetypes import (
 )
 from nczfs.views.netcdf.hdf5.scales import (
     DimensionKey,
-    Scale,
+    DimensionScale,
     file_name,
     key_of,
     one_chunk,
@@ -43,7 +43,7 @@ from nczfs.views.netcdf.hdf5.scales import (
     value_bytes,
 )
 from nczfs.views.netcdf.hdf5.sparse import SparseFile
-from nczfs.views.netcdf.hdf5.template import Place, Template, gaps
+from nczfs.views.netcdf.hdf5.template import FileExtent, Template, gaps
 
 PROPERTIES: Final = "version=2,nczfs=1"
 """In place of the libraries and their versions, with which the bytes of the file would change."""
@@ -107,7 +107,7 @@ class _Builder:
         self._scale_references: dict[DimensionKey, h5r.Reference] = {}
         self._shown: list[tuple[FileVariable, h5r.Reference]] = []
 
-    def build(self) -> tuple[Place, ...]:
+    def build(self) -> tuple[FileExtent, ...]:
         """Write everything, and return the places of the values that come from arrays."""
         groups: dict[str, h5g.GroupID] = {}
         for group in self._content.groups():
@@ -174,7 +174,7 @@ class _Builder:
         if scale is None and variable.dimensions:
             self._variables.append((variable, itself))
 
-    def _create_bare_scale(self, scale: Scale, place: h5g.GroupID) -> None:
+    def _create_bare_scale(self, scale: DimensionScale, place: h5g.GroupID) -> None:
         """Create a dataset without storage, as netCDF-C does for a dimension without a variable."""
         self._go_on()
         dimension, dcpl = scale.dimension, self._dcpl
@@ -218,7 +218,7 @@ class _Builder:
             dataset.write(h5s.ALL, h5s.ALL, texts.reshape(variable.shape))
         return dataset
 
-    def _mark_scale(self, scale: Scale, dataset: h5d.DatasetID, name: str) -> None:
+    def _mark_scale(self, scale: DimensionScale, dataset: h5d.DatasetID, name: str) -> None:
         """Make a scale of a dataset, as H5DSset_scale does."""
         _put_text(dataset, "CLASS", "DIMENSION_SCALE", fixed_text(len("DIMENSION_SCALE") + 1))
         size = len(encoded(name)) + 1
@@ -256,12 +256,12 @@ class _Builder:
             dataset = h5r.dereference(self._scale_references[key], self._file)
             _put_array(dataset, "REFERENCE_LIST", np.array(found, USE), use_type)
 
-    def _allocated(self, variable: FileVariable, itself: h5r.Reference) -> Place:
+    def _allocated(self, variable: FileVariable, itself: h5r.Reference) -> FileExtent:
         """Return the place of a variable's values, which HDF5 gives with the first written one."""
         self._go_on()
         size = value_bytes(variable)
         if not size:
-            return Place(0, 0)
+            return FileExtent(0, 0)
         dataset = h5r.dereference(itself, self._file)
         space = dataset.get_space()
         if variable.dimensions:
@@ -272,8 +272,8 @@ class _Builder:
         dataset.write(h5s.create(h5s.SCALAR), space, zero, type_)
         if dataset.get_create_plist().get_layout() == h5d.CHUNKED:
             dataset.flush()
-            return Place(dataset.get_chunk_info(0).byte_offset, size)
-        return Place(dataset.get_offset(), size)
+            return FileExtent(dataset.get_chunk_info(0).byte_offset, size)
+        return FileExtent(dataset.get_offset(), size)
 
 
 def _creation_list() -> h5p.PropFCID:

@@ -11,7 +11,7 @@ from nczfs.views.elements import ElementSource
 from nczfs.views.layout import Layout
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent
-from nczfs.views.netcdf.hdf5.template import Place, Template, gaps
+from nczfs.views.netcdf.hdf5.template import FileExtent, Template, gaps
 from nczfs.views.netcdf.hdf5.templates import Templates
 from nczfs.views.segments import FileLiteral, Literal, Padding, Run, Segment
 
@@ -51,9 +51,9 @@ def template_layout(
     return Layout([segment for _, segment in parts])
 
 
-def _literals(template: Template) -> list[tuple[Place, Segment]]:
+def _literals(template: Template) -> list[tuple[FileExtent, Segment]]:
     begins = accumulate((place.nbytes for place in template.literals), initial=template.begin)
-    found: list[tuple[Place, Segment]] = []
+    found: list[tuple[FileExtent, Segment]] = []
     for place, begin in zip(template.literals, begins, strict=False):
         forgotten = STATUS_BYTES if place.offset == 0 else ()
         segment: Segment
@@ -67,8 +67,8 @@ def _literals(template: Template) -> list[tuple[Place, Segment]]:
 
 def _runs(
     content: FileContent, elements: Callable[[Variable], ElementSource], template: Template
-) -> list[tuple[Place, Segment]]:
-    found: list[tuple[Place, Segment]] = []
+) -> list[tuple[FileExtent, Segment]]:
+    found: list[tuple[FileExtent, Segment]] = []
     shown = (v.values for v in content.variables() if isinstance(v.values, Elements))
     for values, place in zip(shown, template.runs, strict=True):
         if place.nbytes:

@@ -31,7 +31,7 @@ DimensionKey: TypeAlias = "tuple[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class DimensionScale:
     """What stands for a dimension.
 
     Attributes
@@ -50,14 +50,14 @@ def key_of(dimension: FileDimension) -> DimensionKey:
     return dimension.group, dimension.name
 
 
-def scales_of(content: FileContent) -> Mapping[DimensionKey, Scale]:
+def scales_of(content: FileContent) -> Mapping[DimensionKey, DimensionScale]:
     """Return the scales of all dimensions, in the order of their numbers."""
-    found: dict[DimensionKey, Scale] = {}
+    found: dict[DimensionKey, DimensionScale] = {}
     for group in content.groups():
         coordinates = {v.name for v in group.variables if _is_coordinate(v, group)}
         for dimension in group.dimensions:
             name = dimension.name if dimension.name in coordinates else None
-            found[key_of(dimension)] = Scale(dimension, len(found), name)
+            found[key_of(dimension)] = DimensionScale(dimension, len(found), name)
     return found
 
 

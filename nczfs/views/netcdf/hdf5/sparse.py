@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from nczfs.views.netcdf.hdf5.template import Place
+from nczfs.views.netcdf.hdf5.template import FileExtent
 
 BLOCK_BYTES: Final = 512
 
@@ -67,14 +67,14 @@ class SparseFile:
     def flush(self) -> None:
         """Do nothing: everything is in memory."""
 
-    def contents(self, places: Iterable[Place]) -> tuple[tuple[Place, ...], bytes]:
+    def contents(self, places: Iterable[FileExtent]) -> tuple[tuple[FileExtent, ...], bytes]:
         """Return where some places have other bytes than zeros, and the bytes one after the other.
 
         Parameters
         ----------
         places : ascending.
         """
-        found: list[Place] = []
+        found: list[FileExtent] = []
         data = bytearray()
         written = iter(sorted(self._blocks))
         number = next(written, None)
@@ -85,9 +85,9 @@ class SparseFile:
                 begin, end = max(at, offset), min(at + BLOCK_BYTES, stop)
                 if begin < end and any(piece := self._blocks[number][begin - at : end - at]):
                     if found and sum(found[-1]) == begin:
-                        found[-1] = Place(found[-1].offset, found[-1].nbytes + end - begin)
+                        found[-1] = FileExtent(found[-1].offset, found[-1].nbytes + end - begin)
                     else:
-                        found.append(Place(begin, end - begin))
+                        found.append(FileExtent(begin, end - begin))
                     data += piece
                 if at + BLOCK_BYTES > stop:  # the next place may begin in this block
                     break

@@ -20,7 +20,7 @@ from typing import IO, Final
 import numpy as np
 
 from nczfs.views.literalfile import LiteralFile
-from nczfs.views.netcdf.hdf5.template import Place, Template, gaps
+from nczfs.views.netcdf.hdf5.template import FileExtent, Template, gaps
 
 log = logging.getLogger(__name__)
 
@@ -186,5 +186,5 @@ def _numbers(file: LiteralFile, at: int, count: int) -> list[int]:
     return numbers
 
 
-def _places(numbers: list[int]) -> Iterator[Place]:
-    return (Place(offset, nbytes) for offset, nbytes in zip(*[iter(numbers)] * 2, strict=True))
+def _places(numbers: list[int]) -> Iterator[FileExtent]:
+    return (FileExtent(offset, nbytes) for offset, nbytes in zip(*[iter(numbers)] * 2, strict=True))

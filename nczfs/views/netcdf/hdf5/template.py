@@ -25,7 +25,7 @@ _FORM = 2
 """Of the bytes that `building` makes; a number that changes with them."""
 
 
-class Place(NamedTuple):
+class FileExtent(NamedTuple):
     """Consecutive bytes of the file."""
 
     offset: int
@@ -46,8 +46,8 @@ class Template:
     """
 
     size: int
-    runs: tuple[Place, ...]
-    literals: tuple[Place, ...]
+    runs: tuple[FileExtent, ...]
+    literals: tuple[FileExtent, ...]
     data: bytes | LiteralFile
     begin: int = 0
 
@@ -111,7 +111,7 @@ def _type_facts(type_: FileType) -> _Facts:
             return (type_.value,)
 
 
-def gaps(places: tuple[Place, ...], size: int) -> Iterator[Place]:
+def gaps(places: tuple[FileExtent, ...], size: int) -> Iterator[FileExtent]:
     """Yield the bytes of [0, size) outside of some places.
 
     Parameters
@@ -123,9 +123,9 @@ def gaps(places: tuple[Place, ...], size: int) -> Iterator[Place]:
     ValueError : two of them overlap, or one does not lie in the file.
     """
     at = 0
-    for offset, nbytes in (*places, Place(size, 0)):
+    for offset, nbytes in (*places, FileExtent(size, 0)):
         if offset < at or nbytes < 0:
             raise ValueError(f"{nbytes} bytes at {offset} overlap what ends at {at}")
         if offset > at:
-            yield Place(at, offset - at)
+            yield FileExtent(at, offset - at)
         at = offset + nbytes

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.codecs.base import TooLong
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.selection import select
 from nczfs.engine.chunks.base import ChunkSource, Fetched
-from nczfs.engine.chunks.loaded import LoadedChunk, Values
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.sharddraft import TOGETHER_BYTES, Encode, ShardDraft
 from nczfs.engine.chunks.shardwrite import Held
 from nczfs.errors import CodecError

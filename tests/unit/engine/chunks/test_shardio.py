@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from nczfs.buffers import Buffer
 from nczfs.codecs.shardindex import MISSING, are_missing, in_a_row, index_codec
 from nczfs.engine.chunks import shardwrite
 from nczfs.engine.chunks.place import ArrayPlace
@@ -23,7 +24,7 @@ from nczfs.errors import CodecError, Conflict, CorruptChunk, MissingChunk, Unkno
 from nczfs.formats.elementtypes import data_type
 from nczfs.model.grid import ChunkIndex, UnevenCuts
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec
-from nczfs.zmap.base import ABSENT, Blob, Buffer, Features, Part, Range, Stat, Version
+from nczfs.zmap.base import ABSENT, Blob, ByteRange, Features, Part, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
@@ -391,7 +392,7 @@ def test_large_parts_that_stay_are_copied_by_the_store_and_small_ones_are_read_t
     new = np.full((1, MIB), 3, np.uint8)
     opened(store, array).store((0, 0), {(2, 0): new}, version)
     (parts,) = store.sent
-    copied = [(part.start, part.stop) for part in parts if isinstance(part, Range)]
+    copied = [(part.start, part.stop) for part in parts if isinstance(part, ByteRange)]
     assert copied == [(3 * MIB, 16 * MIB)]
     assert [call for call in store.calls if call[0] == "read"][:2] == [
         ("read", -260, None),

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs import metrics
+from nczfs.buffers import Values
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk, Values
+from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.spill import SpillTier, spill_tier
 from nczfs.engine.chunks.spillfile import BLOCK_BYTES, SpillFile, default_directory

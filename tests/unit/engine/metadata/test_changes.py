@@ -10,9 +10,9 @@ import pytest
 from nczfs.engine.metadata.changes import (
     AddDimension,
     AddMember,
-    Change,
     Create,
     DeleteAttribute,
+    NodeChange,
     Resize,
     ResizeDimension,
     SetAttribute,
@@ -118,7 +118,7 @@ def test_of_several_lengths_one_change_is_left_that_does_what_all_did(
     steps: list[tuple[int, bool]], stored: int, wanted: int
 ) -> None:
     for make in (lambda s, g: Resize(0, s, g), lambda s, g: ResizeDimension("t", s, g)):
-        change: Change = make(*steps[0])
+        change: NodeChange = make(*steps[0])
         for step in steps[1:]:
             change = make(*step).after(change)
         node: Node = replace(GROUP, dimensions=(replace(T, size=stored), X))
@@ -128,7 +128,7 @@ def test_of_several_lengths_one_change_is_left_that_does_what_all_did(
         assert lengths(change.apply(node)) == (wanted, 2)
 
 
-CHANGES: list[tuple[Change, Node]] = [
+CHANGES: list[tuple[NodeChange, Node]] = [
     (SetAttribute(text("one", "I")), VARIABLE),
     (SetAttribute(text("new", "n")), GROUP),
     (DeleteAttribute("one"), VARIABLE),
@@ -143,20 +143,22 @@ CHANGES: list[tuple[Change, Node]] = [
 
 
 @pytest.mark.parametrize(("change", "node"), CHANGES, ids=lambda x: type(x).__name__)
-def test_a_change_applied_twice_is_applied_once(change: Change, node: Node) -> None:
+def test_a_change_applied_twice_is_applied_once(change: NodeChange, node: Node) -> None:
     once = change.apply(node)
     assert once != node
     assert change.apply(once) == once
 
 
 @pytest.mark.parametrize(("change", "node"), CHANGES, ids=lambda x: type(x).__name__)
-def test_a_change_of_a_node_that_is_gone_says_so(change: Change, node: Node) -> None:
+def test_a_change_of_a_node_that_is_gone_says_so(change: NodeChange, node: Node) -> None:
     with pytest.raises(NoSuchNode, match="another client has removed"):
         change.apply(None)
 
 
 @pytest.mark.parametrize(("change", "node"), CHANGES, ids=lambda x: type(x).__name__)
-def test_a_change_of_a_node_that_became_something_else_says_so(change: Change, node: Node) -> None:
+def test_a_change_of_a_node_that_became_something_else_says_so(
+    change: NodeChange, node: Node
+) -> None:
     other = GROUP if isinstance(node, Variable) else VARIABLE
     if isinstance(change, SetAttribute | DeleteAttribute):
         assert change.apply(other) != other, "groups and variables both have attributes"
@@ -175,7 +177,7 @@ OTHERS = (
 @pytest.mark.parametrize(
     "change", [SetAttribute(ONE, array=ARRAY), DeleteAttribute("one", array=ARRAY)]
 )
-def test_an_attribute_changes_only_in_the_variable_that_was_meant(change: Change) -> None:
+def test_an_attribute_changes_only_in_the_variable_that_was_meant(change: NodeChange) -> None:
     longer = replace(VARIABLE, array=replace(ARRAY, shape=(9, 2), fill_value=1.0))
     assert change.apply(longer) == replace(longer, attributes=change.apply(VARIABLE).attributes)
     for other in OTHERS:

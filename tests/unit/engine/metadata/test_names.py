@@ -7,17 +7,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from nczfs.engine.metadata.names import Names
+from nczfs.engine.metadata.names import PathLocks
 
 WAIT_S = 120.0
 
 
-def change(names: Names, place: str) -> None:
+def change(names: PathLocks, place: str) -> None:
     with names.changing(lambda: place):
         pass
 
 
-def hold(names: Names, *paths: str) -> None:
+def hold(names: PathLocks, *paths: str) -> None:
     with names.held(*paths):
         pass
 
@@ -38,7 +38,7 @@ def begun(pool: ThreadPoolExecutor, *arguments: object) -> Future[None]:
 
 @pytest.mark.parametrize("place", ["g", "g/v", "g/v/w"])
 def test_changes_at_and_below_a_held_path_wait(place: str) -> None:
-    names = Names()
+    names = PathLocks()
     with ThreadPoolExecutor(1) as pool:
         with names.held("g"):
             waiting = begun(pool, change, names, place)
@@ -47,7 +47,7 @@ def test_changes_at_and_below_a_held_path_wait(place: str) -> None:
 
 
 def test_changes_beside_and_above_a_held_path_go_on() -> None:
-    names = Names()
+    names = PathLocks()
     with ThreadPoolExecutor(1) as pool, names.held("g/v"):
         for place in ("", "g", "g/w", "g/vv"):
             pool.submit(change, names, place).result(WAIT_S)
@@ -55,7 +55,7 @@ def test_changes_beside_and_above_a_held_path_go_on() -> None:
 
 @pytest.mark.parametrize("path", ["", "g", "g/v"])
 def test_a_path_is_held_by_one_thread(path: str) -> None:
-    names = Names()
+    names = PathLocks()
     with ThreadPoolExecutor(1) as pool:
         with names.held("g"):
             waiting = begun(pool, hold, names, path)
@@ -64,21 +64,21 @@ def test_a_path_is_held_by_one_thread(path: str) -> None:
         waiting.result(WAIT_S)
 
 
-def hold_beside(names: Names) -> None:
+def hold_beside(names: PathLocks) -> None:
     """Hold another path, in a thread of its own."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(hold, names, "h").result(WAIT_S)
 
 
 def test_the_thread_that_holds_a_path_may_hold_and_change_it_again() -> None:
-    names = Names()
+    names = PathLocks()
     with names.held(""), names.held("g", "h"), names.changing(lambda: "g"):
         change(names, "h")
     hold(names, "g")
 
 
 def test_a_path_is_looked_up_again_after_the_wait() -> None:
-    names, place = Names(), ["g"]
+    names, place = PathLocks(), ["g"]
     seen: list[str] = []
 
     def look() -> str:

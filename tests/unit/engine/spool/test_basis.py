@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nczfs.engine.spool.basis import Basis, Sent, sent
-from nczfs.zmap.base import Part, Range, Stat, Version
+from nczfs.zmap.base import ByteRange, Part, Stat, Version
 from nczfs.zmap.keys import Key
 
 
 def test_neighbouring_parts_are_one_range() -> None:
     """A shard is sent in as many parts as it has chunks."""
-    kept = Range(Stat(Key("k"), 100, Version("1")), 0, 10)
+    kept = ByteRange(Stat(Key("k"), 100, Version("1")), 0, 10)
     parts: list[Part] = [b"ab", b"", b"cd", kept, b"ef", b"g"]
     assert sent(parts).ranges == ((0, 4), (14, 17))
     assert sent([b"ab"] * 4096) == sent([b"ab" * 4096])

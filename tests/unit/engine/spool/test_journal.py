@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.engine.spool.records import LogFile, packed, read_log
+from nczfs.engine.spool.records import RecordFile, packed, read_log
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace
 
@@ -27,8 +27,8 @@ def spool(tmp_path: Path) -> Spool:
 
 
 @pytest.fixture
-def log(spool: Spool) -> LogFile:
-    log = LogFile(spool.new_path("log"), spool.reserve)
+def log(spool: Spool) -> RecordFile:
+    log = RecordFile(spool.new_path("log"), spool.reserve)
     for document, data in RECORDS:
         log.append([packed(document, np.frombuffer(data, np.uint8))])
     return log
@@ -38,7 +38,7 @@ def read(path: Path) -> list[tuple[dict[str, object], bytes]]:
     return [(record.document, record.data.read("bytes").tobytes()) for record in read_log(path)]
 
 
-def test_what_was_appended_is_read_and_counts_in_the_budget(log: LogFile, spool: Spool) -> None:
+def test_what_was_appended_is_read_and_counts_in_the_budget(log: RecordFile, spool: Spool) -> None:
     assert read(log.path) == RECORDS
     assert spool.bytes_used == log.size == log.path.stat().st_size
     log.append([packed({"n": 4}), packed({"n": 5})])
@@ -51,7 +51,9 @@ def test_what_was_appended_is_read_and_counts_in_the_budget(log: LogFile, spool:
     assert (log.path.exists(), spool.bytes_used) == (False, 0)
 
 
-def test_of_a_log_torn_at_any_byte_the_whole_records_are_read(log: LogFile, tmp_path: Path) -> None:
+def test_of_a_log_torn_at_any_byte_the_whole_records_are_read(
+    log: RecordFile, tmp_path: Path
+) -> None:
     content = log.path.read_bytes()
     stops = [record.stop for record in read_log(log.path)]
     torn = tmp_path / "torn"
@@ -60,7 +62,7 @@ def test_of_a_log_torn_at_any_byte_the_whole_records_are_read(log: LogFile, tmp_
         assert read(torn) == RECORDS[: sum(stop <= size for stop in stops)]
 
 
-def test_what_stands_before_a_damaged_byte_is_read(log: LogFile, tmp_path: Path) -> None:
+def test_what_stands_before_a_damaged_byte_is_read(log: RecordFile, tmp_path: Path) -> None:
     content = log.path.read_bytes()
     stops = [record.stop for record in read_log(log.path)]
     damaged = tmp_path / "damaged"
@@ -70,7 +72,7 @@ def test_what_stands_before_a_damaged_byte_is_read(log: LogFile, tmp_path: Path)
 
 
 def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
-    log: LogFile, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    log: RecordFile, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writev = os.writev
     left = [5]
@@ -92,7 +94,7 @@ def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
 
 def test_a_record_beyond_the_budget_is_refused_unless_it_must_be(tmp_path: Path) -> None:
     spool = Spool(tmp_path, bytes_max=100)
-    log = LogFile(spool.new_path("log"), spool.reserve)
+    log = RecordFile(spool.new_path("log"), spool.reserve)
     with pytest.raises(NoSpace, match="--max-spool-size"):
         log.append([packed({"n": 1}, np.zeros(100, np.uint8))])
     assert log.path.stat().st_size == spool.bytes_used == 0
@@ -104,7 +106,7 @@ def test_a_record_beyond_the_budget_is_refused_unless_it_must_be(tmp_path: Path)
 def test_only_what_is_to_survive_a_power_failure_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool, synced: int
 ) -> None:
-    log = LogFile(tmp_path / "log", waits=waits)
+    log = RecordFile(tmp_path / "log", waits=waits)
     calls: list[int] = []
     monkeypatch.setattr(os, "fdatasync", calls.append)
     log.append([packed({"n": 1})])

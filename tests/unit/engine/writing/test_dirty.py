@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.chunkio import ChunkIO
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks

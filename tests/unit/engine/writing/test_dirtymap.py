@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.chunkio import ChunkIO
-from nczfs.engine.chunks.loaded import Values
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
 from nczfs.errors import Unavailable

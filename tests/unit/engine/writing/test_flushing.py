@@ -14,7 +14,7 @@ from nczfs.errors import StoreError, Unavailable
 from nczfs.testing.faults import Fault
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
-from nczfs.zmap.run import Run
+from nczfs.zmap.run import ListedRange
 from tests.support.clients import CHUNK, FILL, WRITES, Client, another, created, held, stored
 from tests.support.late import LateZMap
 
@@ -273,7 +273,7 @@ def test_fill_is_stored_where_an_earlier_request_may_still_arrive() -> None:
 def test_one_listing_tells_the_versions_of_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     late, listed = LateZMap(), []
 
-    def run_from(prefix: Prefix, first: Key | None) -> Run | None:
+    def run_from(prefix: Prefix, first: Key | None) -> ListedRange | None:
         listed.append(first)
         return LateZMap.run_from(late, prefix, first)
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.model.grid import RegularGrid
+from nczfs.model.grid import RegularGrid, Slices
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.values import EXACT, Compared, Tolerance, value_differences
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.source import Content
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,7 +23,7 @@ PAIR = [("a", "i4"), ("b", "f4", (2,))]
 
 
 def content_of(values: Array, chunks: tuple[int, ...] | None = None) -> Content:
-    def read(selection: Selection) -> Array:
+    def read(selection: Slices) -> Array:
         index: tuple[Any, ...] = (*selection, ...)
         part: Array = values[index]
         return part
@@ -202,7 +201,7 @@ def sparse(
     for index in written:
         stored.add((index // chunk,))
 
-    def read(selection: Selection) -> Array:
+    def read(selection: Slices) -> Array:
         (part,) = selection
         values = np.full(part.stop - part.start, fill)
         for index, value in written.items():

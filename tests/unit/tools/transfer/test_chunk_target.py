@@ -10,8 +10,8 @@ import pytest
 import nczfs
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Dimension
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.chunk_target import ChunkTarget
 from nczfs.tools.transfer.copying import Writes
 from nczfs.tools.transfer.dataset_target import write_dataset
@@ -30,7 +30,7 @@ def test_a_large_shard_is_read_and_encoded_in_parts_and_stored_once() -> None:
     missing[:8] = FILL
 
     def content(values: Any) -> Content:
-        def read(selection: Selection) -> Any:
+        def read(selection: Slices) -> Any:
             sizes.append(values[selection].size)
             return values[selection].copy()
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nczfs.errors import UsageError
+from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import CodecSpec
-from nczfs.tools.sparse import Selection
 from nczfs.tools.transfer.blocks import BlockSize, Shapes, block_shape, blocks, pieces
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen
@@ -133,7 +133,7 @@ class Target:
         self._running = 0
         self._pool = ThreadPoolExecutor(8)
 
-    def start(self, selection: Selection, values: Any, writes: Writes, credit: float) -> None:
+    def start(self, selection: Slices, values: Any, writes: Writes, credit: float) -> None:
         writes.add(
             lambda: self._pool.submit(self._write, selection, values),
             values.nbytes,
@@ -144,7 +144,7 @@ class Target:
         self.goes_on.set()
         self._pool.shutdown()
 
-    def _write(self, selection: Selection, values: Any) -> None:
+    def _write(self, selection: Slices, values: Any) -> None:
         self.started += 1
         self._running += 1
         self.most = max(self.most, self._running)
@@ -181,7 +181,7 @@ def test_all_values_arrive_and_progress_counts_each_byte_once(
     done: list[float] = []
     largest: list[int] = []
 
-    def read(selection: Selection) -> Any:
+    def read(selection: Slices) -> Any:
         values = VALUES[selection].copy()
         largest.append(values.size)
         return values

@@ -17,7 +17,7 @@ from nczfs.cli.main import main
 from nczfs.errors import Conflict, NczfsError
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.copy_pieces import chunk_pair
-from nczfs.tools.transfer.intermediate import Passes, Place, times_touched, two_passes
+from nczfs.tools.transfer.intermediate import IntermediatePlace, Passes, times_touched, two_passes
 from nczfs.tools.transfer.target import NewNode
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.directory import DirectoryZMap
@@ -43,8 +43,8 @@ def make_maps(url: str, format_name: str = "zarr3") -> None:
         root.create_variable("small", ("t",), "f8", data=np.arange(16.0))
 
 
-def place_in(directory: Path | str) -> Place:
-    return Place(NewNode(str(directory), memory_limit_bytes=LIMIT))
+def place_in(directory: Path | str) -> IntermediatePlace:
+    return IntermediatePlace(NewNode(str(directory), memory_limit_bytes=LIMIT))
 
 
 @pytest.mark.parametrize("format_name", ["zarr2", "zarr3", "nczarr-L3"])

@@ -15,7 +15,7 @@ from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.tools.verify.digest import Elements, blocks, digest_of, digest_of_elements
+from nczfs.tools.verify.digest import DigestElements, blocks, digest_of, digest_of_elements
 from nczfs.tools.verify.digests import Digest, dataset_jobs, digests
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.tools.verify.state import VerifyState
@@ -111,7 +111,7 @@ def test_dates_are_the_numbers_that_they_are_stored_as(tmp_path: Path) -> None:
 def of_memory(values: Values, *, is_char: bool = False) -> str:
     """The digest of elements that stand in memory."""
     return digest_of_elements(
-        Elements(values.shape, values.dtype, values.shape, is_char, values.__getitem__)
+        DigestElements(values.shape, values.dtype, values.shape, is_char, values.__getitem__)
     )
 
 

@@ -20,7 +20,7 @@ from nczfs.zmap.http import HttpZMap
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.web import attempts, resolving, silence
-from nczfs.zmap.web.attempts import FIRST_CONTACT_S, STRANGER_S, Attempts, Deadline
+from nczfs.zmap.web.attempts import FIRST_CONTACT_S, STRANGER_S, AttemptLoop, Deadline
 from nczfs.zmap.web.failures import AttemptFailed
 from tests.support.ports import free_port
 from tests.support.pouring import pouring
@@ -203,7 +203,9 @@ def test_the_questions_of_one_command_wait_for_a_dead_host_once() -> None:
         now += FIRST_CONTACT_S
         raise AttemptFailed("nobody answers", is_stranger=True)
 
-    asked = Attempts("test", "s3://b", 15.0, 4.0, address_from="--endpoint-url", clock=lambda: now)
+    asked = AttemptLoop(
+        "test", "s3://b", 15.0, 4.0, address_from="--endpoint-url", clock=lambda: now
+    )
 
     def ask(key: str) -> None:
         with pytest.raises(Unavailable, match=r"^s3://b: nobody answers; check --endpoint-url$"):
