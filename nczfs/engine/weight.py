@@ -89,10 +89,11 @@ def _weight_alone(node: GroupHeader | Variable) -> int:
     if isinstance(node, Variable):
         held += [dict(codec.configuration) for codec in node.array.codecs.codecs]
         held += [node.array.fill_value, node.array.dtype.typestr]
-    else:
-        held += [*(node.arrays or ()), *(node.groups or ())]
+    # Names of members hold nothing; counted apart, since each new member is a reason to count them.
+    names = () if isinstance(node, Variable) else (*(node.arrays or ()), *(node.groups or ()))
     return (
         _NODE_BYTES
+        + sum(map(getsizeof, names))
         + _ATTRIBUTE_BYTES * len(node.attributes)
         + _DIMENSION_BYTES * len(node.dimensions)
         + weight_of_objects(held)

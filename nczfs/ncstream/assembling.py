@@ -52,8 +52,7 @@ def assemble(items: Iterable[Item], bytes_max: int = BYTES_MAX) -> Mapping[str, 
     for item in items:
         match item:
             case Header():
-                catalog.add(item.root)
-                for each in catalog.variables():
+                for each in catalog.add(item.root):
                     node = each.node
                     if each.path not in found and isinstance(node, Variable) and _has_fill(each):
                         fill = fill_value(node)

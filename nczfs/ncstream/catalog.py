@@ -160,77 +160,37 @@ def has_bytes_of(one: DataType, other: DataType) -> bool:
     return all(d.kind in "iu" for d in dtypes) and dtypes[0].itemsize == dtypes[1].itemsize
 
 
-def merged(one: Group, other: Group) -> Group:
-    """Return what an earlier and a later header describe together; the later one wins."""
-    return Group(
-        one.name,
-        _merged(one.dimensions, other.dimensions),
-        _merged(one.variables, other.variables),
-        _merged(one.structures, other.structures),
-        _merged(one.attributes, other.attributes),
-        _merged_groups(one.groups, other.groups),
-        _merged(one.enum_types, other.enum_types),
-    )
-
-
-def _merged_groups(ones: tuple[Group, ...], others: tuple[Group, ...]) -> tuple[Group, ...]:
-    found = {group.name: group for group in ones}
-    for group in others:
-        known = found.get(group.name)
-        found[group.name] = group if known is None else merged(known, group)
-    return tuple(found.values())
-
-
-def _merged(ones: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(
-        ({each.name: each for each in ones} | {each.name: each for each in others}).values()
-    )
-
-
 class Catalog:
-    """What the headers of a stream describe together."""
+    """What the headers of a stream describe together.
+
+    Attributes
+    ----------
+    is_empty : whether there was no header.
+    """
 
     def __init__(self) -> None:
-        self._roots: list[Group] = []
         self._found: dict[str, Described] = {}
+        self.is_empty = True
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was no header."""
-        return not self._roots
-
-    @property
-    def root(self) -> Group | None:
-        """The root group of everything; a stream without a header has none."""
-        while (
-            len(self._roots) > 1
-        ):  # neighbours, so that many headers take no longer than long ones
-            ones, others = self._roots[::2], self._roots[1::2]
-            last = ones[len(others) :]
-            self._roots = [*map(merged, ones, others), *last]
-        return self._roots[0] if self._roots else None
-
-    def add(self, root: Group) -> None:
-        """Add a header.
+    def add(self, root: Group) -> list[Described]:
+        """Add a header. Returns its variables.
 
         Raises
         ------
         ValueError : it cannot be, or changes what an earlier one described.
         """
-        for each in described(root):
-            known = self._found.get(each.path)
-            if known is not None and not _is_same(known, each):
+        self.is_empty = False
+        added = list(described(root))
+        for each in added:
+            known = self._found.setdefault(each.path, each)
+            if not _is_same(known, each):
                 raise ValueError(f"/{each.path} is not what an earlier header says")
             self._found[each.path] = each
-        self._roots.append(root)
+        return added
 
     def find(self, path: str) -> Described | None:
         """Return the variable of a path."""
         return self._found.get(path)
-
-    def variables(self) -> Iterator[Described]:
-        """Yield all variables."""
-        yield from self._found.values()
 
 
 def _is_same(one: Described, other: Described) -> bool:

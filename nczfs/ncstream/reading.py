@@ -6,7 +6,7 @@ section against the shape in the header, the size of a block against its section
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -141,16 +141,14 @@ class _Reader:
         found = parsed(source, pb.Header, HEADER_BYTES_MAX)
         try:
             header = decoded_header(found)
-            self._catalog.add(header.root)
+            added = self._catalog.add(header.root)
         except ValueError as error:
             source.fail(str(error), begin)
         yield header
-        yield from self._immediate(header, begin)
+        yield from self._immediate(added, begin)
 
-    def _immediate(self, header: Header, begin: int) -> Iterator[Array]:
-        added = Catalog()
-        added.add(header.root)
-        for each in added.variables():
+    def _immediate(self, added: Sequence[Described], begin: int) -> Iterator[Array]:
+        for each in added:
             node = each.node
             if not isinstance(node, Variable) or node.data is None:
                 continue

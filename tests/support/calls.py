@@ -1,4 +1,4 @@
-"""Counting the Python calls that something takes in this thread."""
+"""Counting the Python calls, or lines, that something takes in this thread."""
 
 from __future__ import annotations
 
@@ -24,3 +24,21 @@ def counted_calls() -> Iterator[Counter[str]]:
         yield calls
     finally:
         sys.setprofile(None)
+
+
+@contextmanager
+def counted_lines() -> Iterator[Counter[str]]:
+    """The lines of Python that run within the block in this thread, by the file."""
+    lines: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "line":
+            lines[frame.f_code.co_filename] += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        yield lines
+    finally:
+        sys.settrace(before)

@@ -49,12 +49,7 @@ def chosen(source: Source, choices: Choices) -> Source:
     ------
     UsageError : there is no dimension of such a name.
     """
-    chooser = _Chooser(choices, source.root)
-    unknown = [n for n in (*choices.chunks, *choices.shards) if n not in chooser.names]
-    if unknown:
-        names = ", ".join(sorted(chooser.names)) or "none"
-        raise UsageError(f"{source.name}: no dimension {unknown[0]!r} (there are: {names})")
-    return replace(source, root=chooser.group(source.root, ""))
+    return replace(source, root=Chooser(source.name, source.root, choices).root)
 
 
 def with_usual_chunks(source: Source) -> Source:
@@ -79,13 +74,39 @@ def with_usual_chunks(source: Source) -> Source:
     return replace(source, root=with_variables(source.root, usual))
 
 
-class _Chooser:
-    def __init__(self, choices: Choices, root: GroupDeclaration) -> None:
+class Chooser:
+    """Gives the declaration of a source the chosen form, and what is added to it later.
+
+    Parameters
+    ----------
+    name : of the source, for messages.
+    root : what is declared first.
+
+    Attributes
+    ----------
+    root : in the chosen form.
+
+    Raises
+    ------
+    UsageError : as `chosen`.
+    """
+
+    def __init__(self, name: str, root: GroupDeclaration, choices: Choices) -> None:
         self._choices = choices
         self._scopes = Scopes(root)
-        self.names = self._scopes.names
+        names = self._scopes.names
+        unknown = [n for n in (*choices.chunks, *choices.shards) if n not in names]
+        if unknown:
+            known = ", ".join(sorted(names)) or "none"
+            raise UsageError(f"{name}: no dimension {unknown[0]!r} (there are: {known})")
+        self.root = self._group(root, "")
 
-    def group(self, group: GroupDeclaration, path: str) -> GroupDeclaration:
+    def added(self, root: GroupDeclaration) -> GroupDeclaration:
+        """Return more of the same hierarchy in the chosen form."""
+        self._scopes.add(root)
+        return self._group(root, "")
+
+    def _group(self, group: GroupDeclaration, path: str) -> GroupDeclaration:
         dimensions = group.dimensions
         if self._choices.fixed:
             dimensions = tuple(replace(dimension, unlimited=False) for dimension in dimensions)
@@ -93,7 +114,7 @@ class _Chooser:
             group,
             dimensions=dimensions,
             variables=tuple(self._variable(variable, path) for variable in group.variables),
-            groups=tuple(self.group(g, below(path, g.name)) for g in group.groups),
+            groups=tuple(self._group(g, below(path, g.name)) for g in group.groups),
         )
 
     def _variable(self, variable: VariableDeclaration, path: str) -> VariableDeclaration:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -29,87 +29,102 @@ _ZLIB = CodecSpec("zlib", MappingProxyType({"level": 4}))
 _Scope = dict[str, Dimension]
 
 
-def stream_declaration(
-    root: ncs.Group,
-    name: str,
-    stored_by: MetadataFormat,
-    notice: Notice,
-    *,
-    skip_unsupported: bool,
-) -> GroupDeclaration:
-    """Return what a header declares.
+class StreamDeclarations:
+    """What the headers of a stream declare, header by header.
+
+    Each header is declared for what it adds to earlier ones: a stream may have as many headers as
+    variables.
 
     Parameters
     ----------
     name : of the stream, for messages.
     stored_by : the format of the dataset.
-    notice : takes lines about what cannot be carried over unchanged.
+    notice : takes lines about what cannot be carried over unchanged, each once.
     skip_unsupported : leave out what has no counterpart in a dataset, instead of raising an error.
-
-    Raises
-    ------
-    Unsupported : there is something without a counterpart.
-    """
-    reader = _Reader(stored_by, notice)
-    declared = reader.group(root, "", ())
-    if reader.refused and not skip_unsupported:
-        more = f", and {len(reader.refused) - 1} more" if len(reader.refused) > 1 else ""
-        raise Unsupported(
-            f"{name}: {reader.refused[0]}, for which {stored_by.name} has no type{more}; "
-            "--skip-unsupported leaves such things out"
-        )
-    for line in reader.refused:
-        notice(f"{line}: left out")
-    return declared
-
-
-@dataclass
-class _Reader:
-    """A walk through the groups of a header.
-
-    Attributes
-    ----------
-    refused : what a dataset cannot hold, one phrase each.
     """
 
-    stored_by: MetadataFormat
-    notice: Notice
-    refused: list[str] = field(default_factory=list)
+    def __init__(
+        self, name: str, stored_by: MetadataFormat, notice: Notice, *, skip_unsupported: bool
+    ) -> None:
+        self._name = name
+        self._stored_by = stored_by
+        self._notice = notice
+        self._skip_unsupported = skip_unsupported
+        self._noticed: set[str] = set()
+        self._scopes: dict[str, _Scope] = {}
+        self._attributes: dict[str, dict[str, ncs.Attribute]] = {}
+        self._variables: set[str] = set()
 
-    def group(self, group: ncs.Group, path: str, scopes: tuple[_Scope, ...]) -> GroupDeclaration:
-        """Return the declaration of a group.
+    def added(self, root: ncs.Group) -> GroupDeclaration:
+        """Return what a header adds: the groups that it has, with what is new in them.
 
-        Parameters
-        ----------
-        scopes : the dimensions of the groups above it, the root first.
+        A variable stays as it was described first, and so does a dimension.
+
+        Raises
+        ------
+        Unsupported : there is something without a counterpart.
         """
-        own: _Scope = {
-            d.name: Dimension(d.name, d.length, d.is_unlimited, path)
-            for d in group.dimensions
-            if d.name and not d.is_vlen
-        }
-        scopes = (*scopes, own)
-        variables = tuple(
-            found
-            for node in group.nodes
-            if (found := self._variable(node, path, scopes)) is not None
+        refused: list[str] = []
+        declared = self._group(root, "", (), refused)
+        if refused and not self._skip_unsupported:
+            more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+            raise Unsupported(
+                f"{self._name}: {refused[0]}, for which {self._stored_by.name} has no type{more}; "
+                "--skip-unsupported leaves such things out"
+            )
+        for line in refused:
+            self._say(f"{line}: left out")
+        return declared
+
+    def _say(self, line: str) -> None:
+        if line not in self._noticed:
+            self._noticed.add(line)
+            self._notice(line)
+
+    def _group(
+        self, group: ncs.Group, path: str, above: tuple[_Scope, ...], refused: list[str]
+    ) -> GroupDeclaration:
+        """Declare a group; `above` are the dimensions of the groups above it, the root first."""
+        own = self._scopes.setdefault(path, {})
+        known = len(own)
+        for d in {d.name: d for d in group.dimensions if d.name and not d.is_vlen}.values():
+            own.setdefault(d.name, Dimension(d.name, d.length, d.is_unlimited, path))
+        scopes = (*above, own)
+        variables: list[VariableDeclaration] = []
+        for node in group.nodes:
+            place = below(path, node.name)
+            if place not in self._variables:
+                self._variables.add(place)
+                found = self._variable(node, path, scopes, refused)
+                variables += [] if found is None else [found]
+        groups = tuple(self._group(g, below(path, g.name), scopes, refused) for g in group.groups)
+        added = self._attributes.setdefault(path, {})
+        changed = tuple(a for a in group.attributes if added.get(a.name) != a)
+        added.update((a.name, a) for a in changed)
+        return GroupDeclaration(
+            group.name,
+            tuple(islice(own.values(), known, None)),
+            self._declared(changed, f"/{path}"),
+            tuple(variables),
+            groups,
         )
-        groups = tuple(self.group(g, below(path, g.name), scopes) for g in group.groups)
-        attributes = self._attributes(group.attributes, f"/{path}")
-        return GroupDeclaration(group.name, tuple(own.values()), attributes, variables, groups)
 
     def _variable(
-        self, node: ncs.Variable | ncs.Structure, path: str, scopes: tuple[_Scope, ...]
+        self,
+        node: ncs.Variable | ncs.Structure,
+        path: str,
+        scopes: tuple[_Scope, ...],
+        refused: list[str],
     ) -> VariableDeclaration | None:
         place = f"/{below(path, node.name)}"
         type_, codec = element_type(node), object_codec(node)
         if type_ is None or not self._holds(type_, codec):
             what = "of variable length" if _is_ragged(node) else f"of type {node.type.name}"
-            self.refused.append(f"{place} is {what}")
+            refused.append(f"{place} is {what}")
             return None
         if isinstance(node, ncs.Variable) and node.enum_type:
-            self.notice(f"{place}: an enumeration becomes its numbers")
-        attributes = self._attributes(node.attributes, place, type_)
+            self._say(f"{place}: an enumeration becomes its numbers")
+        attributes = self._declared(node.attributes, place, type_)
         own = next((a for a in attributes if a.name == "_FillValue"), None)
         fill: object = Fill.DEFAULT
         if own is not None and isinstance(type_, NcType) and not is_fill_value(own, type_):
@@ -129,20 +144,20 @@ class _Reader:
 
     def _holds(self, type_: ElementType, codec: CodecSpec | None) -> bool:
         try:
-            self.stored_by.stored_type(
+            self._stored_by.stored_type(
                 type_, byte_order=None, string_bytes=None, object_codec=codec
             )
         except Unsupported:
             return False
         return True
 
-    def _attributes(
+    def _declared(
         self, attributes: tuple[ncs.Attribute, ...], place: str, type_: ElementType | None = None
     ) -> tuple[Attribute, ...]:
         found: list[Attribute] = []
         for each in attributes:
             if is_hidden(each.name):
-                self.notice(f"{place}: attribute {each.name!r} is reserved by the format: left out")
+                self._say(f"{place}: attribute {each.name!r} is reserved by the format: left out")
                 continue
             nc_type, value = NC_TYPES[each.type], each.values
             is_fill_text = each.name == "_FillValue" and type_ is NcType.STRING

@@ -10,13 +10,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, NoReturn, Protocol
 
 import numpy as np
 
 from nczfs.buffers import Values
 from nczfs.engine.arrays.selection import Selection
-from nczfs.engine.structure.editor import Editor
 from nczfs.errors import BadMetadata, UsageError
 from nczfs.formats.base import MetadataFormat
 from nczfs.formats.names import below
@@ -26,14 +25,13 @@ from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Variable
 from nczfs.ncstream.bytesource import Readable
-from nczfs.ncstream.catalog import Catalog
 from nczfs.ncstream.messages import DataType, Group, Header, Section, StreamError
 from nczfs.ncstream.reading import Array, Item, read
 from nczfs.tools.progress import Progress
-from nczfs.tools.transfer.choices import Choices, chosen
+from nczfs.tools.transfer.choices import Choices, Chooser
 from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
-from nczfs.tools.transfer.ncstream_declarations import stream_declaration
-from nczfs.tools.transfer.source import Notice, Source, groups_of, variables_of, with_variables
+from nczfs.tools.transfer.ncstream_declarations import StreamDeclarations
+from nczfs.tools.transfer.source import Notice, groups_of, variables_of, with_variables
 from nczfs.tools.transfer.target import NewNode, Target, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
@@ -102,7 +100,6 @@ def write_stream(
             importer.begin(header.root, target)
             for item in _counted(items, kept, progress):
                 importer.take(item, target)
-            importer.catch_up(target)
         return importer.variables
 
 
@@ -182,7 +179,7 @@ class _Importer:
     ----------
     lengths : of strings in cells, in bytes, by path.
     variables : that were made, by path.
-    _added : whether headers have come since variables were made the last time.
+    _groups : paths of the groups that were made.
     """
 
     stream: Stream
@@ -191,46 +188,43 @@ class _Importer:
     notice: Notice
     lengths: Mapping[str, int] = field(default_factory=dict)
     variables: NewVariables = field(default_factory=dict)
-    _catalog: Catalog = field(default_factory=Catalog)
-    _added: bool = False
+    _groups: set[str] = field(default_factory=set)
+    _declarations: StreamDeclarations = field(init=False)
+    _chooser: Chooser = field(init=False)
 
     def needs_lengths(self, root: Group) -> bool:
         """Return whether strings must be read before their variables can be made."""
         if self.choices.string_bytes is not None:
             return False
-        declared = self._declared(root, lambda _: None)
+        declared = self._declared(lambda _: None).added(root)
         has_strings = any(v.type is NcType.STRING for _, v in variables_of(declared))
         return has_strings and _stores_cells(self.new.metadata_format)
 
     def rehearse(self, root: Group) -> None:
         """Raise Unsupported or UsageError if the format cannot hold what a header describes."""
-        declared = self._chosen(root, lambda _: None)
+        first = self._declared(lambda _: None).added(root)
+        declared = self._sized(Chooser(self.stream.name, first, self.choices).root)
         modes, options = self.new.place.modes, self.new.engine_options
         name = self.stream.name
         rehearsed(name, modes, options, self.new.format, lambda editor: declare(editor, declared))
 
     def begin(self, root: Group, target: Target) -> None:
         """Make what the first header describes."""
-        self._catalog.add(root)
-        self.variables.update(declare(target.editor, self._chosen(root, self.notice)))
-
-    def catch_up(self, target: Target) -> None:
-        """Make what later headers, of which many may come at once, add to earlier ones."""
-        if self._added:
-            self._added = False
-            assert self._catalog.root is not None
-            self._declare_more(target, self._chosen(self._catalog.root, lambda _: None))
+        self._declarations = self._declared(self.notice)
+        first = self._declarations.added(root)
+        self._chooser = Chooser(self.stream.name, first, self.choices)
+        declared = self._sized(self._chooser.root)
+        self.variables.update(declare(target.editor, declared))
+        self._groups.update(path for path, _ in groups_of(declared))
 
     def take(self, item: Item, target: Target) -> None:
         """Write what the stream has next."""
         match item:
             case Header():
-                self._added = True
-                self._catalog.add(item.root)
+                self._make(self._declarations.added(item.root), target)
             case StreamError():
                 _end_with(item, self.stream)
             case Array():
-                self.catch_up(target)
                 variable = self.variables.get(item.path)
                 if variable is not None:  # others are left out
                     self._write(item, variable, target)
@@ -247,44 +241,34 @@ class _Importer:
         else:
             array.write_selection(_selection(item.section), values)
 
-    def _chosen(self, root: Group, notice: Notice) -> GroupDeclaration:
-        declared = self._declared(root, notice)
-        source = chosen(Source(self.stream.name, declared, {}), self.choices)
-        return with_variables(source.root, self._sized)
-
-    def _declared(self, root: Group, notice: Notice) -> GroupDeclaration:
+    def _declared(self, notice: Notice) -> StreamDeclarations:
         stream, stored_by = self.stream, self.new.metadata_format
-        return stream_declaration(
-            root, stream.name, stored_by, notice, skip_unsupported=stream.skip_unsupported
+        return StreamDeclarations(
+            stream.name, stored_by, notice, skip_unsupported=stream.skip_unsupported
         )
 
-    def _sized(self, path: str, variable: VariableDeclaration) -> VariableDeclaration:
-        length = self.lengths.get(path)
-        if variable.type is not NcType.STRING or variable.string_bytes or length is None:
-            return variable
-        return replace(variable, string_bytes=length)
+    def _sized(self, root: GroupDeclaration) -> GroupDeclaration:
+        """Return a declaration whose strings have the lengths of the longest ones."""
 
-    def _declare_more(self, target: Target, root: GroupDeclaration) -> None:
+        def sized(path: str, variable: VariableDeclaration) -> VariableDeclaration:
+            length = self.lengths.get(path)
+            if variable.type is not NcType.STRING or variable.string_bytes or length is None:
+                return variable
+            return replace(variable, string_bytes=length)
+
+        return with_variables(root, sized)
+
+    def _make(self, added: GroupDeclaration, target: Target) -> None:
+        """Make what a later header adds to earlier ones."""
         editor = target.editor
-        for path, group in groups_of(root):
-            known = _known_group(target, path)
-            if known is None:
+        for path, group in groups_of(self._sized(self._chooser.added(added))):
+            if path not in self._groups:
                 editor.create_group(path)
+                self._groups.add(path)
             editor.set_attributes(path, group.attributes)
-            names = {d.name for d in known.dimensions} if known is not None else set()
-            editor.create_dimensions(path, [d for d in group.dimensions if d.name not in names])
-            self._create_variables(editor, path, group)
-
-    def _create_variables(self, editor: Editor, path: str, group: GroupDeclaration) -> None:
-        for declared in group.variables:
-            place = below(path, declared.name)
-            if place not in self.variables:
-                self.variables[place] = editor.create_variable(path, declared)
-
-
-def _known_group(target: Target, path: str) -> Any:
-    loaded = target.dataset.load(path)
-    return None if loaded is None else loaded.node
+            editor.create_dimensions(path, group.dimensions)
+            for variable in group.variables:
+                self.variables[below(path, variable.name)] = editor.create_variable(path, variable)
 
 
 def _stores_cells(stored_by: MetadataFormat) -> bool:

@@ -100,15 +100,24 @@ def with_variables(
 
 
 class Scopes:
-    """The dimensions of a declaration, and the meaning of their names in a group."""
+    """The dimensions of declarations, and the meaning of their names in a group.
+
+    Attributes
+    ----------
+    names : of all dimensions.
+    """
 
     def __init__(self, root: GroupDeclaration) -> None:
-        self._dimensions = {
-            below(path, dimension.name): dimension
-            for path, group in groups_of(root)
-            for dimension in group.dimensions
-        }
-        self.names = frozenset(dimension.name for dimension in self._dimensions.values())
+        self._dimensions: dict[str, Dimension] = {}
+        self.names: set[str] = set()
+        self.add(root)
+
+    def add(self, root: GroupDeclaration) -> None:
+        """Add the dimensions of another part of the same hierarchy."""
+        for path, group in groups_of(root):
+            for dimension in group.dimensions:
+                self._dimensions[below(path, dimension.name)] = dimension
+                self.names.add(dimension.name)
 
     def find(self, name: str, group: str) -> tuple[str, Dimension]:
         """Return the nearest dimension of a name upwards, or that of a full name, with its path.

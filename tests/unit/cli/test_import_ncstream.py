@@ -36,7 +36,9 @@ from nczfs.ncstream.messages import (
 from nczfs.testing.datasets import put_group
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
+from tests.support.calls import counted_lines
 from tests.support.reference import reference_root
+from tests.unit.ncstream.test_hostile import alternating
 
 X, TIME = Dimension("x", 6), Dimension("time", 4, is_unlimited=True)
 
@@ -156,6 +158,54 @@ def test_a_later_header_adds_groups_and_variables(tmp_path: Path) -> None:
     assert piped(data, "import", "-", tmp_path / "d", "--format", "zarr3") == 0
     found = values(tmp_path / "d")
     assert found["v"].tolist() == found["g/late"].tolist() == list(range(6))
+
+
+def test_what_earlier_headers_say_stays(tmp_path: Path) -> None:
+    """A dimension keeps its length, and a later one of its name gets another name."""
+
+    def header(length: int, name: str, *attributes: Attribute) -> bytes:
+        x = Dimension("x", length)
+        return of(Group("", (x,), (Variable(name, DataType.INT, (x,)),), (), attributes))
+
+    data = stream(
+        header(2, "v", Attribute("title", DataType.STRING, ("first",))),
+        *data_messages("v", DataType.INT, whole_section((2,)), np.arange(2, dtype="i4")),
+        header(3, "late", Attribute("title", DataType.STRING, ("second",))),
+        *data_messages("late", DataType.INT, whole_section((3,)), np.arange(3, dtype="i4")),
+        header(2, "last"),
+    )
+    assert piped(data, "import", "-", tmp_path / "d") == 0
+    with nczfs.open(str(tmp_path / "d")) as root:
+        assert root.attrs["title"] == "second"
+        dimensions = {name: v.dimensions for name, v in root.variables.items()}
+        assert dimensions["v"] == dimensions["last"] == ("x",)
+        assert root.variables["late"][...].tolist() == [0, 1, 2]
+        assert root.variables["v"][...].tolist() == [0, 1]
+
+
+def test_what_a_later_header_has_in_vain_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = Structure("q", DataType.SEQUENCE, variables=(Variable("i", DataType.INT),))
+    late = of(Group(structures=(rows,)))
+    data = stream(of(Group()), late, late)
+    assert piped(data, "import", "-", tmp_path / "d", "--skip-unsupported") == 0
+    assert capsys.readouterr().err.count("/q is of type SEQUENCE") == 1
+
+
+@pytest.mark.parametrize("form", ["zarr2", "zarr3", "nczarr"])
+def test_twice_as_many_headers_take_twice_the_work(form: str, tmp_path: Path) -> None:
+    """Each header is followed by data, so that what it adds must be made at once."""
+
+    def lines(count: int) -> int:
+        target = tmp_path / f"{count}"
+        with counted_lines() as counted:
+            assert piped(alternating(count), "import", "-", target, "--format", form) == 0
+        assert values(target)[f"v{count - 1}"].tolist() == [count - 1, count, count + 1]
+        return counted.total()
+
+    lines(1)
+    assert lines(80) < 2.2 * lines(40)
 
 
 def test_strings_in_cells_get_the_length_of_the_longest_also_from_a_pipe(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from nczfs.errors import BadMetadata
 from nczfs.ncstream import assemble, read
-from nczfs.ncstream import catalog as catalog_module
 from nczfs.ncstream import ncStream_pb2 as pb
 from nczfs.ncstream.data import array_head, data_messages
 from nczfs.ncstream.framing import DATA, DATA2, END, HEADER, START, message, vint
@@ -29,6 +28,7 @@ from nczfs.ncstream.messages import (
     whole_section,
 )
 from tests.support.bounded import watched
+from tests.support.calls import counted_lines
 from tests.support.reference import reference_root
 
 MIB = 1 << 20
@@ -145,23 +145,28 @@ def test_a_message_shows_a_name_on_one_short_line() -> None:
     assert str(refused.value).isprintable()
 
 
-def test_many_headers_cost_little_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each need not be compared with all that earlier ones have described."""
-    looked_at = 0
-    merge = catalog_module._merged
+def alternating(count: int) -> bytes:
+    """A stream of so many headers, each followed by the data of the variable that it adds."""
+    pieces: list[bytes | memoryview] = [described()]
+    for number in range(count):
+        variable = Variable(f"v{number}", DataType.INT, (Dimension("x", 3, is_private=True),))
+        pieces.append(header_message(Header(Group(variables=(variable,)))))
+        numbers = np.arange(3, dtype="i4") + number
+        pieces += data_messages(variable.name, variable.type, whole_section((3,)), numbers)
+    return b"".join([*pieces, END])
 
-    def counted(ones: tuple[Variable, ...], others: tuple[Variable, ...]) -> tuple[Variable, ...]:
-        nonlocal looked_at
-        looked_at += len(ones) + len(others)
-        return merge(ones, others)
 
-    monkeypatch.setattr(catalog_module, "_merged", counted)
-    catalog = catalog_module.Catalog()
-    for number in range(1000):
-        catalog.add(Group(variables=(Variable(f"v{number}", DataType.INT, ()),)))
-    assert catalog.root is not None
-    assert [each.name for each in catalog.root.variables] == [f"v{n}" for n in range(1000)]
-    assert looked_at <= 10 * 1000
+def test_twice_as_many_headers_take_twice_the_work() -> None:
+    """None is compared with all that earlier ones have described."""
+
+    def lines(count: int) -> int:
+        with counted_lines() as counted:
+            found = assemble(read(io.BytesIO(alternating(count))))
+        assert found[f"v{count - 1}"].tolist() == [count - 1, count, count + 1]
+        return counted.total()
+
+    lines(1)
+    assert lines(200) < 2.2 * lines(100)
 
 
 def test_a_fill_value_of_another_type_is_none_but_for_its_sign() -> None:
