@@ -80,6 +80,7 @@ class Editing:
             stored = paths  # a rename may have changed them meanwhile
         for variable, array in zip(variables, arrays, strict=True):
             self.show(dataset, variable.key, array)
+            array.check_kept()  # the background may have met the error before this call
 
     def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:
         """Refresh every file of a variable, if it was written to since the last time."""

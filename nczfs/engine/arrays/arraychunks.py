@@ -305,6 +305,7 @@ class ArrayChunks:
     def flush(self) -> None:
         """Store all that was written to this array. Raises CodecError, StoreError."""
         self._writeback.flush(lambda array: array is self.stored)
+        self.stored.check_kept()
 
     def _clean(
         self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE

@@ -121,6 +121,11 @@ class StoredArray:
         if self._over is not None:
             raise StructureChanged(self._over)
 
+    def check_kept(self) -> None:
+        """Raise StructureChanged if something that was written to the array is not kept."""
+        if self.has_lost:
+            self.check()
+
     def note_written(self) -> None:
         """Note that something was written, or may have been."""
         self.written_ns = time.time_ns()

@@ -84,6 +84,8 @@ class Flusher:
                 self._dirty.wait_until_landed([unit])
         if errors:
             raise errors[0]
+        for array in {chunk_id[0] for chunk_id in ids}:
+            array.check_kept()  # another thread may have met the error
 
     def send(
         self,

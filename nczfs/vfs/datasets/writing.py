@@ -143,8 +143,9 @@ class WritingView(OpenFile):
         with self._lock, _named(self._place):
             writes, has_written = self._writes, self._writes > self._answered
             for array in self._arrays:
-                if has_written or array.has_lost:
+                if has_written:
                     array.check()
+                array.check_kept()
             # A shell closes its own descriptor of a file that it opened with O_TRUNC before a byte.
             if self._rewrite is not None and has_written:
                 self._apply(self._rewrite)
