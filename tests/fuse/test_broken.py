@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import subprocess
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from nczfs.testing.datasets import put_array, put_group, put_json
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import parse_key
 from nczfs.zmap.registry import open_store
+from nczfs.zmap.web.attempts import ATTEMPTS
 from tests.support.looking import failing_with, peak_bytes, pread_direct, store_served
 from tests.support.sample import output, upload
 from tests.support.servers import Faults
@@ -339,28 +339,26 @@ BAD_CHUNK = r"path=/d\.zarr/v/0\.0$"
 
 
 @pytest.mark.parametrize(
-    ("rules", "options", "expected", "limit_s"),
+    ("rules", "options", "expected"),
     [
-        ([f"status:403 GET {BAD_CHUNK}"], [], {errno.EACCES}, 30),
-        ([f"status:503 GET {BAD_CHUNK}"], [], {errno.EIO}, 45),
-        ([f"truncate:7 GET {BAD_CHUNK}"], [], {errno.EIO}, 45),
+        ([f"status:403 GET {BAD_CHUNK}"], [], {errno.EACCES}),
+        ([f"status:503 GET {BAD_CHUNK}"], [], {errno.EIO}),
+        ([f"truncate:7 GET {BAD_CHUNK}"], [], {errno.EIO}),
         (
             [f"stall:7 GET {BAD_CHUNK}"],
             ["--request-timeout", "5s"],
             {errno.ETIMEDOUT, errno.EIO},
-            30,
         ),
-        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "2s"], {errno.ETIMEDOUT}, 30),
+        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "2s"], {errno.ETIMEDOUT}),
     ],
     ids=["403", "503", "truncates", "stalls", "silent"],
 )
-def test_a_store_that_cannot_be_asked_gives_its_errno_in_time_and_is_asked_again(
+def test_a_store_that_cannot_be_asked_gives_its_errno_and_is_asked_again(
     faults: Faults,
     bucket: str,
     rules: list[str],
     options: list[str],
     expected: set[int],
-    limit_s: float,
 ) -> None:
     """SEMANTICS A1, A2, A3, A6."""
     url = faults.server.url(bucket)
@@ -368,11 +366,9 @@ def test_a_store_that_cannot_be_asked_gives_its_errno_in_time_and_is_asked_again
         place = mount.path / "datasets/d.zarr/v"
         assert (place / "values.raw").stat().st_size == FIELD.nbytes
         faults.set(*rules)
-        started_at = time.monotonic()
         with failing_with(*expected):
             pread_direct(place / "values.raw", 8, 0)  # else the kernel asks twice
-        assert time.monotonic() - started_at < limit_s
-        assert faults.log()
+        assert 1 <= len(faults.log()) <= ATTEMPTS
         # Others are served meanwhile, and nothing of it was remembered.
         assert pread_direct(place / "values.raw", 8, 88) == FIELD.tobytes()[88:]
         assert_good(mount.path)

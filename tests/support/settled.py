@@ -15,7 +15,6 @@ from tests.support.mounts import Served
 
 GAUGES = ("dirty_bytes", "unsaved_chunks", "unsaved_files", "spool_used_bytes")
 TIMEOUT_S = 120.0
-LET_GO_S = 4.0  # less than --flush-age
 
 
 @contextmanager
@@ -33,6 +32,7 @@ def settled(
     with store_served(url, "--spool-dir", str(spool), *options, expect=expect) as mount:
         yield mount
         _wait_until_let_go(mount)
+        assert waiting(mount) == {}
         assert gauge(mount, "nczfs_dirty_bytes") == 0
     assert not list(spool.glob("*"))
 
@@ -46,9 +46,9 @@ def status(mount: Served) -> dict[str, Any]:
 
 def _wait_until_let_go(mount: Served) -> None:
     """What was closed is let go by the kernel a little later; nothing is left to store by then."""
-    end = time.monotonic() + LET_GO_S
-    while waiting(mount):
-        assert time.monotonic() < end, waiting(mount)
+    end = time.monotonic() + TIMEOUT_S
+    while (found := status(mount))["open_files"] > 1:  # the status itself
+        assert time.monotonic() < end, found
         time.sleep(0.02)
 
 

@@ -16,8 +16,6 @@ from tests.support.examined import examined
 from tests.support.httpd import WebServer
 from tests.support.ports import free_port
 
-PATIENCE_S = 60.0  # of a loaded machine; each check has two seconds
-
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +67,8 @@ def test_a_server_that_refuses_connections_is_wrong() -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_that_hangs_is_wrong_after_a_while(scheme: str) -> None:
-    begun = time.monotonic()
     with answering("") as place:
         found = examined(f"{scheme}://{place}/data.zarr", "--request-timeout", "1s")
-    assert time.monotonic() - begun < PATIENCE_S
     subject = {"http": "server", "https": "TLS"}[scheme]
     assert (found.status, found.grade(subject)) == (1, "wrong")
     assert list(found.findings)[-1] == subject
