@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.buffers import Buffer
 from nczfs.errors import BadMetadata
 from nczfs.ncstream import assemble, read
 from nczfs.ncstream import ncStream_pb2 as pb
@@ -147,7 +148,7 @@ def test_a_message_shows_a_name_on_one_short_line() -> None:
 
 def alternating(count: int) -> bytes:
     """A stream of so many headers, each followed by the data of the variable that it adds."""
-    pieces: list[bytes | memoryview] = [described()]
+    pieces: list[Buffer] = [described()]
     for number in range(count):
         variable = Variable(f"v{number}", DataType.INT, (Dimension("x", 3, is_private=True),))
         pieces.append(header_message(Header(Group(variables=(variable,)))))
