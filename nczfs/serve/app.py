@@ -37,9 +37,9 @@ from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
 from nczfs.serve.files import FileRequest, file_answer
 from nczfs.serve.pages import ENDPOINT, directory_answer
-from nczfs.serve.pictures import QUERY, Pictures
+from nczfs.serve.pictures import QUERY, Pictures, Wanted
 from nczfs.serve.store import ServedStore
-from nczfs.vfs.nodes import Directory, File
+from nczfs.vfs.nodes import File
 from nczfs.views.catalog import PREVIEW
 
 log = logging.getLogger(__name__)
@@ -141,20 +141,23 @@ def application(
         path = request.path_params["path"]
         headers = request.headers
 
-        def picture(answer: Callable[[Directory, str, str], _T]) -> _T:
+        none_match = headers.get("if-none-match", "")
+
+        def find() -> tuple[Wanted, Answer | None]:
             found = store.node(path)
             if isinstance(found, File):
                 raise NotADirectory(f"{shown(path)}: there are no pictures of files")
-            return answer(found, path.strip("/"), headers.get("if-none-match", ""))
+            wanted = pictures.wanted(found, path.strip("/"))
+            return wanted, pictures.kept_answer(wanted, none_match)
 
         async def paint() -> Answer:
-            kept = await made(lambda: picture(pictures.kept_answer))
+            wanted, kept = await made(find)
             if kept is not None:
                 return kept
             if not painting.acquire(blocking=False):
                 return _busy("too many pictures are being drawn")
             try:
-                return await made(lambda: picture(pictures.answer), painters)
+                return await made(lambda: pictures.answer(wanted, none_match), painters)
             finally:
                 painting.release()
 
@@ -164,7 +167,7 @@ def application(
                 wanted = FileRequest(
                     headers.get("range", ""),
                     headers.get("if-range", ""),
-                    headers.get("if-none-match", ""),
+                    none_match,
                 )
                 name = path.rpartition("/")[2]
                 return file_answer(found, name, wanted, budget.block_bytes)

@@ -41,6 +41,16 @@ class _Kept:
     drawn_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A picture that a request asks for: of a variable at a path, with its digest."""
+
+    path: str
+    dataset: Dataset
+    variable: Variable
+    digest: bytes
+
+
 class Pictures:
     """The pictures of a store. Every method may be called from any thread."""
 
@@ -48,44 +58,44 @@ class Pictures:
         self._store = store
         self._kept: Shelf[str, _Kept] = Shelf(store.ledger)
 
-    def kept_answer(self, directory: Directory, path: str, if_none_match: str) -> Answer | None:
-        """Return a picture that need not be drawn; None: it must be.
+    def wanted(self, directory: Directory, path: str) -> Wanted:
+        """Return what a request for the picture of a directory asks for.
 
         Raises
         ------
         NoSuchPath : it is no variable, or the libraries that draw are not installed. BadMetadata,
             StoreError.
         """
-        _, variable = self._found(directory, path)
-        kept = self._kept.get(path)
-        if kept is None or _age_s(kept) >= KEPT_S or kept.variable != _digest(variable):
-            return None
-        return _answer(kept, if_none_match)
-
-    def answer(self, directory: Directory, path: str, if_none_match: str) -> Answer:
-        """Return the picture of the variable that a directory shows, drawn unless it is kept.
-
-        Raises
-        ------
-        as `kept_answer`, and CodecError, MissingChunk.
-        """
-        known = self.kept_answer(directory, path, if_none_match)  # others may have asked for it
-        if known is not None:
-            return known
-        dataset, variable = self._found(directory, path)
-        began = time.monotonic()
-        png = picture.variable_picture(
-            dataset, variable, LIMITS, fresh_since=self._store.fresh_since
-        )
-        kept = _Kept(_digest(variable), png, began)
-        self._kept.put(path, kept, len(png))
-        return _answer(kept, if_none_match)
-
-    def _found(self, directory: Directory, path: str) -> tuple[Dataset, Variable]:
         found = self._store.variable_of(directory)
         if found is None or not is_available():
             raise NoSuchPath(f"{shown(path)}: there is no picture of it")
-        return found
+        dataset, variable = found
+        return Wanted(path, dataset, variable, _digest(variable))
+
+    def kept_answer(self, wanted: Wanted, if_none_match: str) -> Answer | None:
+        """Return a picture that need not be drawn; None: it must be."""
+        kept = self._kept.get(wanted.path)
+        if kept is None or _age_s(kept) >= KEPT_S or kept.variable != wanted.digest:
+            return None
+        return _answer(kept, if_none_match)
+
+    def answer(self, wanted: Wanted, if_none_match: str) -> Answer:
+        """Return a picture, drawn unless it is kept.
+
+        Raises
+        ------
+        CodecError, MissingChunk, StoreError.
+        """
+        known = self.kept_answer(wanted, if_none_match)  # others may have asked for it
+        if known is not None:
+            return known
+        began = time.monotonic()
+        png = picture.variable_picture(
+            wanted.dataset, wanted.variable, LIMITS, fresh_since=self._store.fresh_since
+        )
+        kept = _Kept(wanted.digest, png, began)
+        self._kept.put(wanted.path, kept, len(png))
+        return _answer(kept, if_none_match)
 
 
 def _digest(variable: Variable) -> bytes:

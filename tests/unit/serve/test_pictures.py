@@ -18,10 +18,13 @@ from starlette.types import Message
 import nczfs
 from nczfs import metrics
 from nczfs.engine.options import EngineOptions
+from nczfs.model.hierarchy import Variable
 from nczfs.serve import pictures
 from nczfs.serve.answers import Answer
 from nczfs.serve.app import PAINTERS, AppOptions, _Pieces
 from nczfs.serve.pictures import LIMITS
+from nczfs.serve.store import ServedStore
+from nczfs.vfs.nodes import Directory
 from tests.conftest import ExpectedWarnings
 from tests.support.served import DEADLINE_S, Got, Served, served
 
@@ -76,6 +79,29 @@ def test_a_picture_is_drawn_from_few_chunks_and_kept(service: Served) -> None:
     assert (again.status, again.body) == (304, b"")
     assert again.headers["cache-control"].startswith("private, max-age=")
     assert metrics.value("nczfs_chunks_decoded_total") == drawn
+
+
+def test_a_request_looks_for_its_variable_once(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    find, digest = ServedStore.variable_of, pictures._digest
+
+    def finding(served_store: ServedStore, directory: Directory) -> Any:
+        looked.append("found")
+        return find(served_store, directory)
+
+    def digesting(variable: Variable) -> bytes:
+        looked.append("digest")
+        return digest(variable)
+
+    monkeypatch.setattr(ServedStore, "variable_of", finding)
+    monkeypatch.setattr(pictures, "_digest", digesting)
+    with served(store) as service:
+        for _ in ("drawn", "kept"):
+            _picture_of(service.get("a.zarr/v2/?picture"))
+            assert looked == ["found", "digest"]
+            looked.clear()
 
 
 def test_a_picture_shows_newer_values_after_a_while(
