@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from nczfs.ncstream.messages import (
     Structure,
     Variable,
 )
+from nczfs.ncstream.names import steps_of, unescaped
 from nczfs.ncstream.nctypes import NC_TYPES
 
 Node: TypeAlias = "Variable | Structure"
@@ -44,6 +45,16 @@ class Described:
     @property
     def type(self) -> DataType:
         return self.node.type
+
+    def member(self, name: str) -> Described | None:
+        """Return a member of this structure, for all its elements; None: there is none."""
+        if self.type is not DataType.STRUCTURE or not isinstance(self.node, Structure):
+            return None
+        for node in self.node.members:
+            if node.name == name:
+                inner = _described(f"{self.path}.{name}", node)
+                return replace(inner, shape=(*self.shape, *inner.shape))
+        return None
 
     def misfit(self, section: Section) -> str | None:
         """Return what of a section is outside of the variable; None: nothing."""
@@ -191,6 +202,16 @@ class Catalog:
     def find(self, path: str) -> Described | None:
         """Return the variable of a path."""
         return self._found.get(path)
+
+    def named(self, name: str) -> Described | None:
+        """Return the variable, or the member of a structure, that a name in a message means."""
+        if (known := self.find(unescaped(name))) is not None:
+            return known
+        path, *members = steps_of(name)
+        found = self.find(path)
+        for member in members:
+            found = None if found is None else found.member(member)
+        return found
 
 
 def _is_same(one: Described, other: Described) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from nczfs.model.printing import encoded
 
 _ESCAPED = re.compile(r"([.\\])")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_STEP = re.compile(r"\\(.)|([^\\.]+|.)", re.DOTALL)
 
 
 def full_name(path: Sequence[str]) -> str:
@@ -21,9 +21,25 @@ def full_name(path: Sequence[str]) -> str:
     return "/".join(_ESCAPED.sub(r"\\\1", text(name)) for name in path)
 
 
+def member_name(variable: str, member: str) -> str:
+    """Return the name of a member of a structure in data messages, from that of the structure."""
+    return f"{variable}.{full_name([member])}"
+
+
+def steps_of(name: str) -> tuple[str, ...]:
+    """Return the path that a full name stands for, and the members of a structure after it."""
+    steps = [""]
+    for quoted, plain in _STEP.findall(name.removeprefix("/")):
+        if plain == ".":
+            steps.append("")
+        else:
+            steps[-1] += quoted or plain
+    return tuple(steps)
+
+
 def unescaped(name: str) -> str:
     """Return the path that a full name stands for, without a leading slash."""
-    return _ESCAPE.sub(r"\1", name.removeprefix("/"))
+    return ".".join(steps_of(name))
 
 
 def text(string: str) -> str:

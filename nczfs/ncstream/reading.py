@@ -60,7 +60,7 @@ class Array:
 
     Attributes
     ----------
-    path : of the variable, ``group/name``.
+    path : of the variable, ``group/name``, or of a member of a structure, ``group/name.member``.
     section : which elements.
     values : in the shape of the section. Numbers in any byte order; CHAR: S1; STRING: objects that
         are str; OPAQUE: bytes; elements of variable length: arrays; structures: a structured dtype,
@@ -202,7 +202,7 @@ class _Reader:
             fail(f"has elements of variable length of type {type_.name}")
         described = None
         if not self._catalog.is_empty:
-            described = self._catalog.find(path)
+            described = self._catalog.named(name)
             if described is None:
                 fail("no header has such a variable")
             if described.is_ragged != is_ragged:

@@ -10,7 +10,7 @@ import logging
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import quoteattr
@@ -35,7 +35,7 @@ from nczfs.ncstream.data import (
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
-from nczfs.ncstream.names import text
+from nczfs.ncstream.names import member_name, text
 from nczfs.serve.answers import BINARY, Answer, failure_text, text_answer
 from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
@@ -43,7 +43,12 @@ from nczfs.serve.sections import ALL, Dims, SectionSpec, parse_specs, ranges_of
 from nczfs.serve.store import ServedGroup, ServedStore
 from nczfs.serve.values import value_blocks
 from nczfs.vfs.datasets.nodefiles import stem
-from nczfs.views.ncstream.header import data_type, full_name_of, stream_header
+from nczfs.views.ncstream.header import (
+    data_type,
+    full_name_of,
+    member_type,
+    stream_header,
+)
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
 from nczfs.views.netcdf.fitting import file_content
@@ -61,6 +66,7 @@ _XML: Final = "application/xml"
 _SPOOLED_BYTES: Final = 1 << 20
 _JOINED_BYTES_MAX: Final = 64 << 10
 _LEVEL_MAX: Final = 9
+_NAMED_MAX: Final = 20
 _SHOWN_WEIGHTS: Final = 2
 """What is kept of a group takes about as much as the group besides it."""
 
@@ -111,19 +117,51 @@ def _level(text: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a variable that is to be sent."""
+    """A part of a variable that is to be sent.
+
+    Attributes
+    ----------
+    name : in messages.
+    ranges : of the variable; then those within each of its elements.
+    member : of a structure, which is sent alone; None: whole elements.
+    """
 
     name: str
     variable: FileVariable
     ranges: tuple[range, ...]
+    member: str | None = None
+
+    @property
+    def elements(self) -> Elements:
+        assert isinstance(self.variable.values, Elements)
+        return self.variable.values
 
     @property
     def type(self) -> DataType:
+        if self.member is not None:
+            return member_type(self.elements.cell[self.member])
         return data_type(self.variable.type)
 
     @property
     def section(self) -> Section:
         return Section(tuple(Range(r.start, len(r), r.step) for r in self.ranges))
+
+    def inside(self, cells: Buffer, ranges: tuple[range, ...]) -> Buffer:
+        """Return what is sent of elements as they are in the stream.
+
+        Parameters
+        ----------
+        ranges : within each of them.
+        """
+        cell = self.elements.cell.newbyteorder(">")
+        if self.member is not None:
+            values = np.frombuffer(cells, cell)[self.member]
+        elif ranges and ranges != (range(cell.itemsize),):  # some characters of each text
+            values = np.frombuffer(cells, np.uint8).reshape(-1, cell.itemsize)
+        else:
+            return cells
+        slices = (slice(r.start, r.stop, r.step) for r in ranges)
+        return values[(slice(None), *slices)].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +265,11 @@ class CdmRemote:
 
     def _message(self, group: ServedGroup, part: _Part, level: int | None) -> Iterator[Buffer]:
         section, type_ = part.section, part.type
-        elements = part.variable.values
-        assert isinstance(elements, Elements)
+        elements = part.elements
         array = group.array(elements.variable)
         array.require_codecs()
-        ranges = part.ranges[: len(array.description.shape)]
+        rank = len(array.description.shape)
+        ranges, inner = part.ranges[:rank], part.ranges[rank:]
         block_bytes = self._budget.block_bytes
         native = array.description.dtype.native
         is_number = type_.is_fixed and native.kind in "iuf" and native == elements.cell
@@ -267,10 +305,7 @@ class CdmRemote:
                 if is_number:
                     numbers = (values.view(np.uint8).data for values in blocks)
                 else:
-                    numbers = (form.render(values) for values in blocks)
-                if len(part.ranges) > len(ranges):
-                    width, kept = form.width, part.ranges[-1]
-                    numbers = (_characters(cells, width, kept) for cells in numbers)
+                    numbers = (part.inside(form.render(values), inner) for values in blocks)
                 size = section.size * type_.dtype.itemsize
                 if level is None or not size:
                     yield from _headed(array_head(part.name, type_, section, nbytes=size), numbers)
@@ -299,17 +334,14 @@ def _places(content: FileContent) -> dict[str, tuple[FileGroup, FileVariable]]:
 
 
 def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
-    if spec.members:
-        raise BadSelection(
-            f"{shown(spec.name)}: members are sent with their structure; ask for the structure"
-        )
     part = _Part(
         full_name_of(group, variable),
         variable,
         ranges_of(_dims(spec, variable), variable.shape, spec.name),
     )
-    assert isinstance(variable.values, Elements)
-    size = part.section.size * variable.values.cell.itemsize
+    for member, dims in spec.members:
+        part = _member(part, member, dims)
+    size = part.section.size * part.elements.cell.itemsize
     if part.type.is_fixed and not variable.is_ragged:
         size, most = part.section.size * part.type.dtype.itemsize, BLOCK_BYTES_MAX
     else:
@@ -320,6 +352,22 @@ def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
             f"({size_text(most)}); ask for parts"
         )
     return part
+
+
+def _member(part: _Part, name: str, dims: Dims) -> _Part:
+    """Return a member of the structures that a part has."""
+    cell = part.elements.cell
+    known = cell.names if part.type is DataType.STRUCTURE else None
+    if not known:
+        raise BadSelection(f"{shown(part.name)}: is no structure, and has no members")
+    if name not in known:
+        raise BadSelection(
+            f"{shown(part.name)}: has no member {shown(name)} (there are: "
+            f"{', '.join(map(shown, known[:_NAMED_MAX]))})"
+        )
+    full = member_name(part.name, name)
+    ranges = (*part.ranges, *ranges_of(dims, cell[name].shape, full))
+    return replace(part, name=full, ranges=ranges, member=name)
 
 
 def _dims(spec: SectionSpec, variable: FileVariable) -> Dims:
@@ -369,14 +417,6 @@ def _string(value: object) -> str:
 
 def _opaque(values: np.ndarray[Any, Any]) -> bytes:
     return b"".join(block(bytes(value)) for value in values)
-
-
-def _characters(cells: Buffer, width: int, kept: range) -> Buffer:
-    """Return some characters of each text."""
-    if kept == range(width):
-        return cells
-    rows = np.frombuffer(cells, np.uint8).reshape(-1, width)
-    return rows[:, kept.start : kept.stop : kept.step].tobytes()
 
 
 def _capabilities(url: str) -> str:

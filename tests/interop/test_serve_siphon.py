@@ -184,6 +184,25 @@ def test_siphon_reads_several_variables_in_one_request(service: Served, local: A
     assert second.tolist() == [1, 65535, 3]
 
 
+def test_siphon_reads_members_alone_where_it_cannot_read_structures(tmp_path: Path) -> None:
+    table = np.dtype([("a", "i2"), ("wind", "f4", (2,))])
+    values = np.zeros(3, table)
+    values["wind"] = np.arange(6).reshape(3, 2)
+    with nczfs.open(str(tmp_path / "a.zarr"), "w", format="zarr2") as made:
+        made.create_variable("profile", (3,), table, values)
+        made.create_variable("waves", (2,), "c8", np.array([1 + 2j, 3 - 4j]))
+        made.create_variable("texts", (2, 2), str, np.array([["a", "b"], ["c", "d"]], object))
+    with served(tmp_path) as service:
+        endpoint = f"{service.url}cdmremote/a.zarr"
+        remote = Remote(endpoint).variables
+        assert remote["waves"][:].tolist() == [(1, 2), (3, -4)]
+        for name in ("profile", "texts"):
+            with pytest.raises((ValueError, IndexError)):
+                remote[name][:]
+        (wind,) = CDMRemote(endpoint).fetch_data(**{"/profile(0:2).wind": [slice(1, 2)]})
+    assert wind.tolist() == [[1], [3], [5]]
+
+
 def test_siphon_reads_an_empty_slice(service: Served) -> None:
     client = CDMRemote(f"{service.url}cdmremote/types.zarr")
     (found,) = client.fetch_data(**{"/i4": [slice(3, 3), slice(None), slice(None)]})

@@ -55,7 +55,7 @@ names = (
 # JSON has one NaN, so its other bits are not kept in attributes.
 floats = st.floats().map(lambda x: math.nan if math.isnan(x) else x)
 texts = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="\0")
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0")
     | st.sampled_from('[]{}"\\,1'),
     max_size=8,
 )

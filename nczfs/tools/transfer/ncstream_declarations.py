@@ -55,6 +55,10 @@ class StreamDeclarations:
         self._attributes: dict[str, dict[str, ncs.Attribute]] = {}
         self._variables: set[str] = set()
 
+    def has(self, path: str) -> bool:
+        """Return whether a header has had a variable, be it left out or not."""
+        return path in self._variables
+
     def added(self, root: ncs.Group) -> GroupDeclaration:
         """Return what a header adds: the groups that it has, with what is new in them.
 

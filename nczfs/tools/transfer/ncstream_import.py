@@ -226,8 +226,13 @@ class _Importer:
                 _end_with(item, self.stream)
             case Array():
                 variable = self.variables.get(item.path)
-                if variable is not None:  # others are left out
+                if variable is not None:
                     self._write(item, variable, target)
+                elif not self._declarations.has(item.path):  # others are left out
+                    raise BadMetadata(
+                        f"{self.stream.name}: /{item.path} is a member of a structure, which is "
+                        "written as a whole"
+                    )
 
     def _write(self, item: Array, variable: Variable, target: Target) -> None:
         place = f"/{variable.path}"

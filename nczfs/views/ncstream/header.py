@@ -111,11 +111,14 @@ def _structure(
 
 
 def _member(name: str, dtype: np.dtype[Any]) -> ncs.Variable:
-    base, shape = (dtype, ()) if dtype.subdtype is None else dtype.subdtype
-    is_character = base == np.dtype("S1")
-    type_ = NcType.CHAR if is_character else NC_TYPE_OF_CODE[base.str[1:]]
-    dimensions = tuple(ncs.Dimension("", size, is_private=True) for size in shape)
-    return ncs.Variable(name, TYPES[type_], dimensions)
+    dimensions = tuple(ncs.Dimension("", size, is_private=True) for size in dtype.shape)
+    return ncs.Variable(name, member_type(dtype), dimensions)
+
+
+def member_type(dtype: np.dtype[Any]) -> DataType:
+    """Return the type of a member with a dtype, which may have a shape."""
+    is_character = dtype.base == np.dtype("S1")
+    return TYPES[NcType.CHAR if is_character else NC_TYPE_OF_CODE[dtype.base.str[1:]]]
 
 
 def attributes_of(variable: FileVariable) -> tuple[ncs.Attribute, ...]:

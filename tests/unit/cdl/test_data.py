@@ -273,11 +273,11 @@ TYPES = (*NUMBERS, NcType.CHAR, NcType.STRING)
 TYPE_NAMES = frozenset({t.value for t in NcType} | {"real", "long", "integer", "ulong", "uinteger"})
 
 # Control characters are as ncdump prints them, but "%" in front of them has no escape.
-LETTERS = st.characters(exclude_categories=("Cs",), exclude_characters="/%\0")
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="/%\0")
 NAMES = st.text(LETTERS, min_size=1, max_size=6).filter(
     lambda name: name[0] not in "+-.@" and name not in TYPE_NAMES
 )
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=8).map(
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(
     lambda text: text.rstrip("\0")
 )
 

@@ -329,6 +329,15 @@ def test_zarr3_keeps_opaque_elements(tmp_path: Path) -> None:
     assert values(tmp_path / "d")["o"].tolist() == [b"a\0b", b"", b"c" * 300]
 
 
+def test_a_member_alone_is_not_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Structure("s", DataType.STRUCTURE, (X,), variables=(Variable("i", DataType.INT),))
+    alone = data_messages("s.i", DataType.INT, whole_section((6,)), np.arange(6, dtype="i4"))
+    data = stream(of(Group(dimensions=(X,), structures=(rows,))), *alone)
+    assert piped(data, "import", "-", tmp_path / "d", "--format", "zarr2") == 1
+    assert "/s.i is a member of a structure, which is written as a whole" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("variable", "form"), [(RAGGED, "zarr3"), (OPAQUE, "nczarr")])
 def test_what_a_format_cannot_hold_is_named(
     variable: Variable, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
