@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -13,12 +13,14 @@ from itertools import islice
 from math import prod
 from typing import Any, TypeAlias
 
+from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.codecs.codec import Flat, as_bytes
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
+from nczfs.engine.chunks.fill import fill_chunk
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
@@ -66,6 +68,7 @@ class ArrayChunks:
         self._writer = source.writer
         self._why = "the values are computed from others, and cannot be written"
         self._inputs = source.inputs
+        self._listed = source.listed
         self.pools = pools
         self.stored = stored
         self._cache = cache
@@ -193,6 +196,7 @@ class ArrayChunks:
         return (
             self._writeback.find(chunk_id) is not None
             or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
+            or self._is_missing(index, fresh_since)
         )
 
     def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
@@ -202,7 +206,10 @@ class ArrayChunks:
             return dirty.readable()
         if self._inputs:
             fresh_since = self._as_fresh(fresh_since)
-        return self._cache.peek((self.stored, index), fresh_since, share)
+        found = self._cache.peek((self.stored, index), fresh_since, share)
+        if found is None and self._is_missing(index, fresh_since):
+            return fill_chunk(self.description, index)
+        return found
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
         """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
@@ -214,7 +221,7 @@ class ArrayChunks:
         if not self._inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
             return False  # the usual case, with as few calls as possible
         claimed = self._claim(index, fresh_since)
-        return claimed is not None and self._fetch([claimed], tally)
+        return claimed is not None and self._fetch([claimed], tally, fresh_since)
 
     def request_all(
         self,
@@ -235,7 +242,7 @@ class ArrayChunks:
             while near and (some := list(islice(indexes, self._small_count))):
                 claims = (self._claim(index, fresh_since) for index in some)
                 if wanted := [each for each in claims if each is not None]:
-                    self._fetch(wanted, tally)
+                    self._fetch(wanted, tally, fresh_since)
             for index in indexes:
                 self.request(index, tally, fresh_since)
             return
@@ -245,7 +252,7 @@ class ArrayChunks:
             if claimed is not None:
                 units.setdefault(self.source.unit(index), []).append(claimed)
         for together in units.values():
-            self._fetch(together, tally)
+            self._fetch(together, tally, fresh_since)
 
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
@@ -311,7 +318,12 @@ class ArrayChunks:
         self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
     ) -> AbstractContextManager[Values]:
         """Return the values of a chunk as the store has them."""
-        load = partial(self._load, index, tally)
+        if self._listed is not None:
+            # What was loaded may be newer than a listing.
+            cached = self._cache.peek((self.stored, index), fresh_since, share=0.0)
+            if cached is None and self._is_missing(index, fresh_since):
+                return nullcontext(fill_chunk(self.description, index))
+        load = partial(self._load, index, tally, fresh_since)
         if self._inputs:
             fresh_since = self._as_fresh(fresh_since)
         return self._cache.pinned((self.stored, index), load, self._load_bytes, fresh_since, access)
@@ -332,13 +344,47 @@ class ArrayChunks:
         with self._clean(index, tally, fresh_since) as values:
             yield values
 
-    def _load(self, index: ChunkIndex, tally: Tally, known: LoadedChunk | None) -> LoadedChunk:
+    def _is_missing(self, index: ChunkIndex, fresh_since: float) -> bool:
+        """Return whether a listing has shown that the store lacks a chunk. Never blocks."""
+        if (io := self._listed) is None:
+            return False
+        unit = io.unit(index)
+        if self._cache.absences.known(self.stored, io, unit, fresh_since) is None:
+            return False
+        return self._may_be_missing(unit)
+
+    def _listed_as_missing(self, index: ChunkIndex, fresh_since: float) -> float | None:
+        """Return when the store lacked a chunk; None: no listing shows that, nor is worth it."""
+        if (io := self._listed) is None:
+            return None
+        unit = io.unit(index)
+        as_of = self._cache.absences.find(self.stored, io, unit, fresh_since)
+        return as_of if self._may_be_missing(unit) else None
+
+    def _may_be_missing(self, unit: UnitIndex) -> bool:
+        """Return whether a unit was not stored here: some servers list new objects late."""
+        return not self._writeback.has_stored((self.stored, unit))
+
+    def _filled(self, index: ChunkIndex, as_of: float) -> LoadedChunk:
+        """Return a chunk that the store lacked at some time."""
+        metrics.CHUNKS_MISSING.inc()
+        return LoadedChunk(fill_chunk(self.description, index), 0, None, as_of)
+
+    def _load(
+        self, index: ChunkIndex, tally: Tally, fresh_since: float, known: LoadedChunk | None
+    ) -> LoadedChunk:
         self.stored.check()
-        loaded = self._counted(self.source.load(index, known), known, tally)
+        as_of = self._listed_as_missing(index, fresh_since)
+        if as_of is not None:
+            loaded = self._filled(index, as_of)
+        else:
+            loaded = self._counted(self.source.load(index, known), known, tally)
         self.stored.check()  # what replaced it meanwhile has other bytes
         return loaded
 
     def _counted(self, loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
+        if loaded.version is None and self._listed is not None:
+            self._cache.absences.note(self.stored, self._listed)
         if loaded is not known:
             tally.chunks_loaded += 1
             tally.bytes_decoded += loaded.nbytes
@@ -353,22 +399,29 @@ class ArrayChunks:
         chunk_id = (self.stored, index)
         if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
             return None
+        if self._is_missing(index, fresh_since):
+            return None
         nbytes = self._load_bytes + _LOAD_BYTES
         return (index, nbytes) if self._cache.start_load(chunk_id, nbytes, fresh_since) else None
 
-    def _fetch(self, claimed: list[Claimed], tally: Tally) -> bool:
+    def _fetch(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> bool:
         """Fetch claimed chunks of one unit in another thread. Returns False if that has ended."""
         try:
-            self.pools.fetch.submit(self._fetch_ahead, claimed, tally)
+            self.pools.fetch.submit(self._fetch_ahead, claimed, tally, fresh_since)
         except RuntimeError as error:  # the engine is closing, or the interpreter is ending
             self._fail(claimed, Unavailable(str(error)))
             return False
         return True
 
-    def _fetch_ahead(self, claimed: list[Claimed], tally: Tally) -> None:
+    def _fetch_ahead(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
         wanted = [(index, self._cache.known((self.stored, index))) for index, _ in claimed]
         try:
             self.stored.check()
+            if (as_of := self._listed_as_missing(claimed[0][0], fresh_since)) is not None:
+                for index, reserved in claimed:
+                    filled = self._filled(index, as_of)
+                    self._cache.finish_load((self.stored, index), reserved, filled)
+                return
             if len(wanted) == 1:
                 halves: Sequence[Fetched] = [self.source.fetch(*wanted[0])]
             elif not self.source.is_grouped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
 from nczfs.buffers import Values
@@ -49,6 +50,11 @@ class ChunkSource(ABC):
     @property
     def writer(self) -> ChunkStore | None:
         """The same chunks for writing; None: they cannot be written."""
+        return None
+
+    @property
+    def listed(self) -> ChunkStore | None:
+        """The same chunks if a listing may tell which are missing, and these read as fill."""
         return None
 
     @property
@@ -151,6 +157,12 @@ class ChunkStore(ChunkSource):
     @abstractmethod
     def pipeline(self, chunk: ChunkIndex) -> Pipeline:
         """Return the codecs of a chunk. Raises CodecError."""
+
+    @property
+    def unit_share(self) -> float:
+        """The share of a chunk in its unit."""
+        chunk, unit = self.array.chunk_shape, self.units.chunk_shape
+        return prod(chunk) / max(1, prod(unit))
 
     def members(self, unit: UnitIndex) -> Iterable[ChunkIndex]:
         """Return the chunks of a unit that may have elements in the array.

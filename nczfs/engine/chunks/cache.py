@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from nczfs import metrics
 from nczfs.buffers import Values
+from nczfs.engine.chunks.absences import Absences
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.slots import Slot
@@ -63,6 +64,11 @@ class ChunkCache:
     Parameters
     ----------
     tier : the disk tier of this cache alone, closed with it; None: there is none.
+
+    Attributes
+    ----------
+    absences : chunks that are missing, of which nothing need be kept here. They are told apart from
+        others until one of their array is put here, dropped or discarded.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class ChunkCache:
         tier: SpillTier | None = None,
     ) -> None:
         self.limit_bytes = limit_bytes
+        self.absences = Absences(clock)
         self._tier = tier or no_tier()
         self._clock = clock
         self._lock = threading.Lock()
@@ -199,6 +206,7 @@ class ChunkCache:
 
     def put(self, chunk_id: ChunkId, loaded: LoadedChunk) -> None:
         """Replace what is known of a chunk. The result of a running load is not kept."""
+        self.absences.forget(chunk_id[0])
         with self._lock:
             self._disown(chunk_id)
             # Counted as read whole, since a program that writes an array does not also read it
@@ -211,6 +219,7 @@ class ChunkCache:
 
         Later readers, and those who wait for that load, get a newly loaded chunk.
         """
+        self.absences.forget(chunk_id[0])
         with self._lock:
             self._disown(chunk_id)
             self._remove(chunk_id)
@@ -218,6 +227,7 @@ class ChunkCache:
 
     def discard(self, array: StoredArray) -> None:
         """Forget every chunk of an array, as `drop` does."""
+        self.absences.forget(array)
         with self._lock:
             self._tier.discard(array)
             for chunk_id in [i for i in self._loads if i[0] is array]:
@@ -336,7 +346,7 @@ class ChunkCache:
         if isinstance(loaded, Spilled):
             loaded.slot.checked_at = checked_at
         else:
-            entry = _Entry(loaded, checked_at, share_read)
+            entry = _Entry(loaded, min(checked_at, loaded.as_of), share_read)
             if not is_dropped:
                 self._replace(chunk_id, entry)
         if load is not None:

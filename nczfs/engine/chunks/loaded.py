@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,8 +20,13 @@ class LoadedChunk:
     """The result of a load: the values, their bytes in memory, the version they came from.
 
     `version` is None if the store has no object: the values are fill.
+
+    Attributes
+    ----------
+    as_of : the time of the answer, on the monotonic clock, if it is older than the load.
     """
 
     values: Values
     nbytes: int
     version: Version | None
+    as_of: float = math.inf

@@ -83,6 +83,11 @@ class UnitIO(ChunkStore):
     def is_cheap(self) -> bool:
         return self._pipeline.is_cheap
 
+    @property
+    def listed(self) -> ChunkStore | None:
+        is_far = not self._zmap.features.near
+        return self if is_far and self._missing_chunks is MissingChunks.FILL else None
+
     def require(self) -> None:
         _ = self._pipeline
 

@@ -214,6 +214,10 @@ class WriteBack:
         """
         self._flusher.flush(self._dirty.ids(is_wanted))
 
+    def has_stored(self, unit_id: ChunkId) -> bool:
+        """Return whether this process stored a unit lately. Takes no lock."""
+        return self._dirty.versions.latest(unit_id) is not None
+
     def held(self, chunk_id: ChunkId, box: Box) -> Values:
         """Return a copy of elements that were written. Raises Unavailable."""
         chunk = self.find(chunk_id)

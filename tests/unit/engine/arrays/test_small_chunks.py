@@ -122,9 +122,9 @@ def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
     together: list[int] = []
     real = ArrayChunks._fetch
 
-    def fetch(self: ArrayChunks, claimed: list[Claimed], tally: Tally) -> bool:
+    def fetch(self: ArrayChunks, claimed: list[Claimed], tally: Tally, since: float) -> bool:
         together.append(len(claimed))
-        return real(self, claimed, tally)
+        return real(self, claimed, tally, since)
 
     monkeypatch.setattr(ArrayChunks, "_fetch", fetch)
     dataset = opened(store, Engine(EngineOptions()))
