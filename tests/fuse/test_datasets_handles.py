@@ -129,7 +129,7 @@ def test_an_open_file_shows_at_once_what_is_written_through_another_one(
 def test_pages_of_one_file_undo_nothing_that_is_written_through_another_one(
     mount: Served, store: Path, name: str, changes: str
 ) -> None:
-    """SEMANTICS W1, W2."""
+    """SEMANTICS W1, W68."""
     path = mount.path / "datasets/d.zarr" / name
     start, dtype = first_of(path)
     handle, writer = os.open(path, os.O_RDWR), os.open(raw_of(mount), os.O_RDWR)
@@ -155,7 +155,7 @@ ROUNDS = 15
 def test_a_mapping_and_what_is_written_at_the_same_moment_through_another_file_are_both_kept(
     mount: Served, store: Path, name: str
 ) -> None:
-    """SEMANTICS W1, W2: in different pages of the mapping."""
+    """SEMANTICS W1, W68: in different pages of the mapping."""
     path = mount.path / "datasets/d.zarr" / name
     start, dtype = first_of(path)
     mapped = np.memmap(raw_of(mount), "<f8", "r+", shape=VALUES.shape)
@@ -204,7 +204,7 @@ def test_a_mapping_and_what_is_written_at_the_same_moment_through_another_file_a
 def test_a_mapping_and_writes_to_the_mapped_file_at_the_same_moment_are_both_kept(
     mount: Served, store: Path
 ) -> None:
-    """SEMANTICS W1, W2: even in one page."""
+    """SEMANTICS W1, W68: even in one page."""
     raw = raw_of(mount)
     mapped = np.memmap(raw, "<f8", "r+", shape=VALUES.shape)
     begun = threading.Barrier(2)

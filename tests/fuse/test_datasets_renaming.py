@@ -144,7 +144,7 @@ def test_a_group_takes_along_what_is_in_it(datasets: Path, place: Place, dataset
 
 
 def test_others_read_what_was_renamed(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS W32: a dimension keeps its name."""
+    """SEMANTICS W83: a dimension keeps its name."""
     with settled(store, tmp_path / "spool", "-o", "allow_delete") as mount:
         root = mount.path / "datasets/d.zarr"
         (root / "x").rename(root / "longitude")
@@ -163,7 +163,7 @@ def refused(source: Path, target: Path) -> str:
 
 
 def test_what_cannot_be_renamed_says_why(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS W32."""
+    """SEMANTICS W84."""
     before = sorted(store.rglob("*"))
     with settled(store, tmp_path / "spool", "-o", "allow_delete", expect=REFUSED) as mount:
         root = mount.path / "datasets/d.zarr"

@@ -84,7 +84,7 @@ def test_the_files_of_the_group_have_each_beside_its_primary(dataset: Path) -> N
 
 
 def test_they_can_only_be_read(dataset: Path) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D26."""
     for name in ("values.raw", "chunks/0.0"):
         with pytest.raises(OSError, match=REFUSED):
             (dataset / "t/mask" / name).open("r+b")
@@ -96,7 +96,7 @@ def test_they_can_only_be_read(dataset: Path) -> None:
 
 
 def test_removing_the_primary_takes_all_along(dataset: Path) -> None:
-    """SEMANTICS D22. The last test, since nothing is left."""
+    """SEMANTICS D27. The last test, since nothing is left."""
     removed = subprocess.run(["rm", "-r", dataset / "t"], capture_output=True, check=False)
     is_there = (dataset / "t").exists()
     assert (removed.returncode == 0) == (not is_there)
@@ -105,7 +105,7 @@ def test_removing_the_primary_takes_all_along(dataset: Path) -> None:
 
 
 def test_values_are_written_where_the_mount_allows_it(tmp_path: Path) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D26."""
     write_dependents_sample(tmp_path / NAME)
     with mounted(
         tmp_path, "-o", "write_dependents", expect="EPERM: .*twin|may no longer match"

@@ -62,7 +62,7 @@ def dataset_in(mount: Path) -> Path:
 def test_a_primary_is_renamed_and_removed_with_all_that_depends_on_it(
     store: tuple[str, str],
 ) -> None:
-    """SEMANTICS D22. An archive gets everything at the end of the mount at the latest."""
+    """SEMANTICS D27. An archive gets everything at the end of the mount at the latest."""
     with mounted(store[0], "-o", "allow_delete") as mount:
         place = dataset_in(mount)
         run("mv", place / "t", place / "u")
@@ -82,7 +82,7 @@ def test_a_primary_is_renamed_and_removed_with_all_that_depends_on_it(
 def test_a_renamed_prefix_of_objects_is_a_primary_with_all_that_depends_on_it(
     store: tuple[str, str],
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D27."""
     is_alone = store[0] == store[1]
     with mounted(store[0], "-o", "allow_delete") as mount:
         objects = mount / "objects"
@@ -102,7 +102,7 @@ def test_a_renamed_prefix_of_objects_is_a_primary_with_all_that_depends_on_it(
 def test_a_dataset_is_copied_and_exported_with_all_that_depends_on_its_arrays(
     store: tuple[str, str], goal: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D27, D31."""
     url = {"directory": str(tmp_path / "e.zarr"), "zip": str(tmp_path / "e.zip")}.get(goal)
     if url is None:
         server: S3Server = request.getfixturevalue(goal)

@@ -56,7 +56,7 @@ def declared(place: Place, name: str) -> dict[str, str]:
 def test_what_was_acknowledged_is_declared_and_nothing_else(
     place: Place, names: tuple[str, str], encodings: tuple[Any, Any], may_both: bool
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D29."""
     new_dataset(place)
     keys = {id(DOT): "c.0.0", id(V2): "0.0"}
     options = ("-o", "write_dependents")

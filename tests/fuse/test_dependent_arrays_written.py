@@ -56,7 +56,7 @@ COPIERS = {
 
 @pytest.mark.parametrize("copier", COPIERS)
 def test_programs_copy_a_primary_with_its_dependents(datasets: Any, copier: str) -> None:
-    """SEMANTICS D22. cp copies in the order of inode numbers: they must not come with looking."""
+    """SEMANTICS D31. cp copies in the order of inode numbers: they must not come with looking."""
     place, store = datasets
     assert (place / NAME / "t/mask/why/values.raw").stat().st_size == 48
     first, second, whole = (f"{each}-by-{copier}" for each in ("first", "second", "whole"))
@@ -121,7 +121,7 @@ def test_an_info_json_of_another_array_is_refused_in_a_copy(datasets: Any) -> No
 
 
 def test_an_info_json_declares_an_array_in_a_directory_of_its_primary(tmp_path: Path) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D29."""
     write_dependents_sample(tmp_path / NAME)
     with mounted(tmp_path, "-o", "write_dependents", expect="E(PERM|INVAL): ") as mount:
         t, alone = mount / "datasets" / NAME / "t", mount / "datasets" / NAME / "t.q"

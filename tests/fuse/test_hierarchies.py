@@ -63,7 +63,7 @@ def new_store(
 def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(
     tmp_path: Path, request: pytest.FixtureRequest, kind: str, count: int
 ) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     document = tmp_path / "tree.json"
     document.write_text(f"{dumps(tree(count))}\n")
     one_url, of_zarr = new_store(kind, tmp_path / "one", request)
@@ -100,7 +100,7 @@ def test_a_copied_zom_json_declares_arrays_that_programs_write_and_read(
 def test_two_mounts_that_declare_a_dataset_at_the_same_time_make_one(
     tmp_path: Path, request: pytest.FixtureRequest, kind: str, other: ArrayV2
 ) -> None:
-    """SEMANTICS D23: what `cp` returned 0 for is there, whole, and nothing of the other one."""
+    """SEMANTICS D33: what `cp` returned 0 for is there, whole, and nothing of the other one."""
     wanted = [to_v3(GroupV2({"g": GroupV2({"x": each})})) for each in (X, other)]
     documents = [tmp_path / f"{number}.json" for number in range(2)]
     for document, node in zip(documents, wanted, strict=True):

@@ -118,7 +118,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_and_imports_nothing(tmp_path: Path, name: str) -> None:
-    """SEMANTICS A7, W50."""
+    """SEMANTICS A7, W78."""
     make, suffix, reason = HOSTILE[name]
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["secret"] = np.frombuffer(b"of somebody else", "u1")

@@ -23,7 +23,7 @@ VALUES = np.arange(4, dtype="i4")
 
 
 def test_hostile_texts_are_refused_and_their_neighbours_stay(tmp_path: Path) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D34."""
     store = open_store(str(tmp_path))
     put_group(store, "d.zarr", {"title": "t"})
     put_array(store, "d.zarr/v", VALUES, (2,), dimensions=("x",))

@@ -127,7 +127,7 @@ def test_a_file_that_is_made_through_the_mount_is_imported_at_its_close(
 def test_a_copy_that_is_cut_short_imports_nothing(
     group: Path, original: Path, tmp_path: Path, kind: str, share: float
 ) -> None:
-    """SEMANTICS W50."""
+    """SEMANTICS W78."""
     file = tmp_path / "whole.nc"
     assert run("nccopy", "-k", kind, original, file).returncode == 0
     data = file.read_bytes()
@@ -163,7 +163,7 @@ def test_a_killed_writer_imports_nothing(group: Path, tmp_path: Path) -> None:
 def test_what_never_gets_the_name_of_the_file_is_counted_and_goes_at_the_end(
     tmp_path: Path, original: Path
 ) -> None:
-    """SEMANTICS W50."""
+    """SEMANTICS W79."""
     (tmp_path / "store").mkdir()
     spool = tmp_path / "spool"
     with store_served(tmp_path / "store", "--spool-dir", str(spool), expect="dropped") as served:
@@ -261,7 +261,7 @@ def left_in(store: Path) -> list[str]:
 def test_status_tells_what_is_done_of_an_import_and_nobody_sees_a_part(
     tmp_path: Path, large: Path
 ) -> None:
-    """SEMANTICS W50."""
+    """SEMANTICS W50, W79."""
     store = tmp_path / "store"
     store.mkdir()
     with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
@@ -292,7 +292,7 @@ def test_a_signal_that_ends_the_mount_ends_an_import(tmp_path: Path, large: Path
 def test_what_a_killed_mount_left_of_an_import_goes_with_the_next_one(
     tmp_path: Path, large: Path, original: Path, mode: str
 ) -> None:
-    """SEMANTICS W62."""
+    """SEMANTICS W80."""
     store = tmp_path / "store"
     store.mkdir()
     url = f"file://{store}#mode={mode}"
@@ -310,7 +310,7 @@ def test_what_a_killed_mount_left_of_an_import_goes_with_the_next_one(
 
 
 def test_an_import_fails_whose_reading_process_is_killed(tmp_path: Path, large: Path) -> None:
-    """SEMANTICS W62."""
+    """SEMANTICS W81."""
     store = tmp_path / "store"
     store.mkdir()
     with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
@@ -323,7 +323,7 @@ def test_an_import_fails_whose_reading_process_is_killed(tmp_path: Path, large: 
 def test_a_second_import_does_not_mix_with_one_under_way(
     tmp_path: Path, large: Path, original: Path
 ) -> None:
-    """SEMANTICS W62."""
+    """SEMANTICS W82."""
     store = tmp_path / "store"
     store.mkdir()
     with import_under_way(store, tmp_path / "spool", large) as (mount, copying, held):
@@ -338,7 +338,7 @@ def test_a_second_import_does_not_mix_with_one_under_way(
 
 
 def test_what_another_program_makes_during_an_import_stays(tmp_path: Path, large: Path) -> None:
-    """SEMANTICS W62."""
+    """SEMANTICS W82."""
     store = tmp_path / "store"
     store.mkdir()
     with import_under_way(store, tmp_path / "spool", large) as (_, copying, held):

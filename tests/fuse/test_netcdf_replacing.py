@@ -99,7 +99,7 @@ TWO = (2, {2}, {"v", "only_in_2"})
 def test_a_program_replaces_the_content_of_a_group(
     group: Path, files: tuple[Path, Path], tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W61, W73."""
     done = run(*(w.replace("FILE", str(files[1])).replace("GROUP", str(group)) for w in words))
     assert done.returncode == 0, done.stderr
     assert shown(group) == TWO
@@ -134,7 +134,7 @@ def test_values_are_still_edited_in_place(group: Path, tmp_path: Path) -> None:
 def test_the_old_content_stands_if_the_file_is_cut_short(
     group: Path, files: tuple[Path, Path], tmp_path: Path, share: float
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W72, W73."""
     data = files[1].read_bytes()
     short = tmp_path / "short.nc"
     short.write_bytes(data[: int(share * len(data))])
@@ -148,7 +148,7 @@ def test_the_old_content_stands_if_the_file_is_cut_short(
 
 
 def test_the_old_content_stands_if_nothing_is_written(group: Path, tmp_path: Path) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W71."""
     for name in ("foo.nc", "foo.cdl"):
         assert run("sh", "-c", f": > {group / name}").returncode == 0
     assert shown(group) == ONE
@@ -159,7 +159,7 @@ def test_the_old_content_stands_if_nothing_is_written(group: Path, tmp_path: Pat
 
 
 def test_readers_see_the_old_content_or_the_new_one(group: Path, files: tuple[Path, Path]) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W74."""
     whole = {(group / "foo.nc").read_bytes(): 1}
     assert run("cp", files[1], group / "foo.nc").returncode == 0
     whole[(group / "foo.nc").read_bytes()] = 2
@@ -193,7 +193,7 @@ def test_readers_see_the_old_content_or_the_new_one(group: Path, files: tuple[Pa
 def test_a_file_that_is_open_for_reading_keeps_the_old_content_until_it_is_replaced(
     group: Path, files: tuple[Path, Path]
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W71."""
     old = (group / "foo.nc").read_bytes()
     with open(group / "foo.nc", "rb", buffering=0) as reader:
         with open(group / "foo.nc", "wb", buffering=0) as writer:
@@ -238,7 +238,7 @@ def test_a_group_below_is_replaced_alone(tmp_path: Path, files: tuple[Path, Path
 def test_a_file_of_another_program_in_the_group_is_not_lost(
     group: Path, files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W72."""
     (tmp_path / "store/foo.zarr/README").write_text("mine")
     assert run("cp", files[1], group / "foo.nc").returncode == 1
     assert shown(group) == ONE
@@ -249,7 +249,7 @@ def test_a_file_of_another_program_in_the_group_is_not_lost(
 def test_a_killed_mount_leaves_the_old_content_and_the_next_one_removes_the_rest(
     tmp_path: Path,
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W74."""
     store = tmp_path / "store"
     store.mkdir()
     large = write_field(tmp_path / "large.nc", 2, rows=8_000)

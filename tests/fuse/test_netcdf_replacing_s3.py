@@ -79,7 +79,7 @@ def test_a_group_of_a_bucket_is_replaced(
 def test_zarr_python_never_reads_a_mixture(
     tmp_path: Path, files: tuple[Path, Path], swift: S3Server
 ) -> None:
-    """SEMANTICS W63."""
+    """SEMANTICS W75."""
     bucket = swift.new_bucket()
     make_dataset(swift.url(bucket, "foo.zarr"))
     store = of_zarr_python(swift, bucket)
@@ -145,7 +145,7 @@ def record_in(server: S3Server, bucket: str) -> object:
 def test_the_next_mount_completes_what_a_killed_one_has_left(
     tmp_path: Path, swift_with_faults: Faults, *, is_complete: bool
 ) -> None:
-    """SEMANTICS W63."""
+    """SEMANTICS W76."""
     swift = swift_with_faults.server
     bucket = swift.new_bucket()
     make_dataset(swift.url(bucket, "foo.zarr"))
@@ -184,7 +184,7 @@ def test_the_next_mount_completes_what_a_killed_one_has_left(
 def test_a_mount_goes_on_when_the_store_takes_the_new_content_again(
     tmp_path: Path, files: tuple[Path, Path], swift_with_faults: Faults
 ) -> None:
-    """SEMANTICS W63."""
+    """SEMANTICS W76."""
     server = swift_with_faults.server
     bucket = server.new_bucket()
     make_dataset(server.url(bucket, "foo.zarr"))

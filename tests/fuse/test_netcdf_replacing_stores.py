@@ -49,7 +49,7 @@ TWO = (2, {2}, {"v", "only_in_2"})
 def test_an_archive_or_a_group_in_it_is_replaced_in_one_step(
     tmp_path: Path, files: tuple[Path, Path], inside: str
 ) -> None:
-    """SEMANTICS W61."""
+    """SEMANTICS W74."""
     archive = tmp_path / "foo.zip"
     make_dataset(str(archive))
     short = tmp_path / "short.nc"

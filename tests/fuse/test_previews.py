@@ -51,7 +51,7 @@ def test_programs_take_it_for_a_png_and_copy_all_of_it(place: Path, tmp_path: Pa
 
 
 def test_it_changes_after_a_write(place: Path) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D37."""
     before, of_group = pixels(place / "v/preview.png"), pixels(place / "preview.png")
     with (place / "v/values.raw").open("r+b") as file:
         file.write(np.full(600, 5000.0).tobytes())
@@ -60,7 +60,7 @@ def test_it_changes_after_a_write(place: Path) -> None:
 
 
 def test_an_open_file_is_one_picture_to_its_end(place: Path) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D37."""
     with (place / "v/preview.png").open("rb", buffering=0) as first:
         begun = os.read(first.fileno(), 4096)
         with (place / "v/values.raw").open("r+b") as file:
@@ -80,7 +80,7 @@ def test_it_can_be_mapped_as_viewers_do(place: Path) -> None:
 
 
 def test_it_cannot_be_written(place: Path) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D38."""
     with pytest.raises(PermissionError) as refused:
         (place / "v/preview.png").write_bytes(b"")
     assert refused.value.errno in (errno.EACCES, errno.EPERM)
@@ -89,7 +89,7 @@ def test_it_cannot_be_written(place: Path) -> None:
 
 
 def test_a_mount_does_not_list_it_unless_asked_to(tmp_path: Path) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D36."""
     with mounted(_store(tmp_path)) as path:
         group = path / "datasets/d.zarr"
         listed = {name for _, _, names in os.walk(group) for name in names}

@@ -60,7 +60,7 @@ def test_what_a_removed_variable_was_given_is_spooled_and_nothing_else(
 
 
 def test_a_conflict_is_no_refusal_and_counts_as_nothing(place: Place, tmp_path: Path) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69."""
     options = ["--spool-dir", str(tmp_path / "spool"), "--metadata-ttl", "minimal"]
     with store_served(place.url, *options) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"

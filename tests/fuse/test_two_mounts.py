@@ -70,7 +70,7 @@ def _without_rules(faults: Faults) -> Iterator[Faults]:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_what_each_writer_wrote_last_is_there(place: Place, tmp_path: Path, rounds: int) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69."""
     place.make_dataset({"v": (VALUES, CHUNKS)})
     _write_at_the_same_time(place, tmp_path, rounds)
 
@@ -80,7 +80,7 @@ def test_what_each_writer_wrote_last_is_there(place: Place, tmp_path: Path, roun
 def test_what_each_writer_wrote_last_is_there_in_shards_too(
     place: Place, tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69."""
     _make_shards(place)
     _write_at_the_same_time(place, tmp_path, rounds)
 
@@ -90,7 +90,7 @@ def test_what_each_writer_wrote_last_is_there_in_shards_too(
 def test_requests_that_fail_on_the_way_lose_nothing_of_shards(
     faults: Faults, tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69, W70."""
     place = bucket_of(faults.server)
     _make_shards(place)
     with _trouble(faults):
@@ -102,7 +102,7 @@ def test_requests_that_fail_on_the_way_lose_nothing_of_shards(
 def test_requests_that_fail_on_the_way_lose_nothing(
     faults: Faults, tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69, W70."""
     place = bucket_of(faults.server)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     with _trouble(faults):
@@ -114,7 +114,7 @@ def test_requests_that_fail_on_the_way_lose_nothing(
 def test_without_conditional_writes_they_take_turns(
     swift: S3Server, tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W2, W19."""
+    """SEMANTICS W69, W19."""
     place = bucket_of(swift)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     _write_by_turns(place, tmp_path, rounds)
@@ -125,7 +125,7 @@ def test_without_conditional_writes_they_take_turns(
 def test_requests_that_fail_on_the_way_spoil_no_turn(
     faults_of_swift: Faults, tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W2, W19."""
+    """SEMANTICS W69, W19."""
     place = bucket_of(faults_of_swift.server)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     with _trouble(faults_of_swift):
@@ -135,7 +135,7 @@ def test_requests_that_fail_on_the_way_spoil_no_turn(
 def test_the_other_mount_takes_over_from_one_that_was_killed(
     swift: S3Server, tmp_path: Path
 ) -> None:
-    """SEMANTICS W2, W44. It sees that the process has ended, and does not wait for the term."""
+    """SEMANTICS W69, W44. It sees that the process has ended, and does not wait for the term."""
     place = bucket_of(swift)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
@@ -183,7 +183,7 @@ class Refreshing(Writer):
 def test_what_is_refreshed_and_declared_anew_meanwhile_loses_nothing(
     tmp_path: Path, rounds: int
 ) -> None:
-    """SEMANTICS W1, W2."""
+    """SEMANTICS W1, W69."""
     place = directory_at(tmp_path / "store")
     place.make_dataset({"v": (VALUES, CHUNKS)})
     with settled(place.url, tmp_path / "spool") as mount:

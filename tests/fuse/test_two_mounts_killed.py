@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def test_a_kill_of_one_loses_nothing_that_either_confirmed(
     place: Place, tmp_path: Path, trials: int, block: int
 ) -> None:
-    """SEMANTICS O6, W1, W2."""
+    """SEMANTICS O6, W1, W69."""
     place.make_shards(VALUES, CHUNKS, SHARDS)
     moments = random.Random(f"{trials} {block}")
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"

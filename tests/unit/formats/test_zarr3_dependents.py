@@ -68,6 +68,7 @@ def test_dependents_of_a_dataset_of_one_array_are_nodes_below_its_root() -> None
 
 
 def test_a_bad_entry_is_refused_alone_and_named() -> None:
+    """SEMANTICS D28."""
     node = read(documents_of({"good": {"chunk_key_encoding": DOT}, "bad": {"shape": [1]}}))
     assert [each.name for each in node.dependents] == ["good"]
     (problem,) = node.problems

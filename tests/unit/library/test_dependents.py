@@ -97,7 +97,7 @@ def test_a_url_leads_to_a_dependent_array(place: Path) -> None:
 def test_values_are_only_written_when_that_was_asked_for(
     place: Path, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D26."""
     expected_warnings.add("may no longer match")
     with nczfs.open(str(place), "r+") as root:
         with pytest.raises(NotWritable, match="write_dependents"):
@@ -151,7 +151,7 @@ def test_a_dependent_array_is_neither_removed_nor_renamed_alone(place: Path) -> 
 
 
 def test_removing_and_renaming_a_primary_takes_everything_along(place: Path) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D27."""
     with nczfs.open(str(place), "r+") as root:
         root.editor.rename("t", "u")
     assert not (place / "t").exists()
@@ -200,7 +200,7 @@ def test_flat_formats_show_each_beside_its_primary(
 def test_copies_keep_the_declaration_or_make_variables(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D27."""
     printed(capsys, "cp", place, tmp_path / "same")
     documents = [json.loads((p / "t/zarr.json").read_text()) for p in (place, tmp_path / "same")]
     assert documents[0]["attributes"] == documents[1]["attributes"]

@@ -75,7 +75,7 @@ def are_apart(ours: Iterable[str], theirs: Iterable[str]) -> bool:
 def test_those_that_are_apart_are_declared_and_keep_their_values(
     entries: list[tuple[str, Any, Index]], is_stored_before: bool
 ) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D29."""
     memory, options = MemoryZMap(), EngineOptions(writes_dependents=True)
     expected: dict[str, Any] = {"": np.arange(8, dtype="u1").reshape(SHAPE)}
     taken = [keys({"name": "default", "configuration": {"separator": "/"}}, SHAPE)]

@@ -64,7 +64,7 @@ def stored(store: ZMap, variable: str = "v") -> Values:
 def test_the_other_bytes_of_an_element_stay_as_another_client_stored_them(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS W2: also where the mount had read the element before."""
+    """SEMANTICS W69: also where the mount had read the element before."""
     handle = open_file(fs, f"{DATASET}/v/values.raw")
     assert bytes(fs.read(handle, 0, 8)) == FIELD.tobytes()[:8]
     another_client_stores(store, "v", [3.5, 4.5])
@@ -82,7 +82,7 @@ def test_the_other_bytes_of_an_element_stay_as_another_client_stored_them(
 def test_a_netcdf_file_keeps_the_other_bytes_of_an_element_as_another_client_stored_them(
     fs: TreeFileSystem, store: ZMap, file: str, offset: int, data: bytes
 ) -> None:
-    """SEMANTICS W2: what is written there is compared with what the store has at that time."""
+    """SEMANTICS W69: what is written there is compared with what the store has at that time."""
     path = f"{DATASET}/{file}"
     dtype = np.dtype(">f4" if "classic" in file else "<f4")
     handle = open_file(fs, path)
@@ -108,7 +108,7 @@ def test_the_other_characters_of_a_line_stay_as_another_client_stored_them(
     byte: bytes,
     wanted: object,
 ) -> None:
-    """SEMANTICS W2."""
+    """SEMANTICS W69."""
     handle = open_file(fs, f"{DATASET}/{variable}/values.txt")
     assert bytes(fs.read(handle, 0, 100))
     another_client_stores(store, variable, new)

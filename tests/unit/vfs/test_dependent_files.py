@@ -40,7 +40,7 @@ def dependents(fs: TreeFileSystem) -> list[str]:
 
 
 def test_an_attribute_declares_by_the_rules_of_an_info_json(fs: TreeFileSystem) -> None:
-    """SEMANTICS D22."""
+    """SEMANTICS D30."""
     before = read(fs, ATTRIBUTE)
     for refused in (json.dumps(with_new(COLLIDING)), json.dumps(with_new([])), "{}}", "[]"):
         with pytest.raises(BadValue):
@@ -57,7 +57,7 @@ def problems(fs: TreeFileSystem) -> list[str]:
 
 
 def test_the_info_json_of_a_new_variable_declares_by_the_same_rules(fs: TreeFileSystem) -> None:
-    """SEMANTICS D22, W13."""
+    """SEMANTICS D30, W13."""
     new = "datasets/d.zarr/new"
     mkdir(fs, new)
     info = json.loads(read(fs, "datasets/d.zarr/t.q/info.json"))
@@ -77,7 +77,7 @@ def test_the_info_json_of_a_new_variable_declares_by_the_same_rules(fs: TreeFile
 
 
 def test_a_hierarchy_declares_by_the_same_rules(fs: TreeFileSystem) -> None:
-    """SEMANTICS D22, D23."""
+    """SEMANTICS D30, D34."""
     place = "datasets/d.zarr/zom.json"
     tree = json.loads(read(fs, place))
     attributes = tree["members"]["t"]["attributes"]

@@ -122,7 +122,7 @@ def test_a_mount_without_it_does_not_make_it(url: str, store: ZMap) -> None:
 def test_problems_name_what_is_left_out(
     fs: TreeFileSystem, store: ZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D32."""
     defaults = shown_hierarchy.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "nodes_max", 3)
@@ -139,7 +139,7 @@ def test_problems_name_what_is_left_out(
 def test_one_that_is_written_to_a_new_dataset_declares_it(
     fs: TreeFileSystem, url: str, node: Node
 ) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     mkdir(fs, NEW)
     assert {"info.json", "zom.json", "attributes"} == listing(fs, NEW).keys()
     write(fs, f"{NEW}/zom.json", text(node))
@@ -152,7 +152,7 @@ def test_one_that_is_written_to_a_new_dataset_declares_it(
 
 
 def test_attributes_and_new_members_are_written_to_an_old_one(fs: TreeFileSystem, url: str) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     old = shown(fs, D)
     assert isinstance(old, GroupV2)
     node = GroupV2({**(old.members or {}), "new": TREE}, {"title": "u"})
@@ -166,7 +166,7 @@ def test_attributes_and_new_members_are_written_to_an_old_one(fs: TreeFileSystem
 def test_what_is_refused_changes_nothing_and_is_a_problem(
     fs: TreeFileSystem, store: ZMap, url: str
 ) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D34."""
     before = from_store(f"{url}/d.zarr").node
     handle = open_file(fs, f"{D}/zom.json", os.O_WRONLY | os.O_TRUNC)
     with pytest.raises(NotPermitted, match="'/members/g', '/members/v': only attributes"):
@@ -191,7 +191,7 @@ def test_what_is_refused_changes_nothing_and_is_a_problem(
     ],
 )
 def test_what_is_no_hierarchy_is_refused(fs: TreeFileSystem, data: bytes, why: str) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D34."""
     with pytest.raises(BadArgument, match=why):
         write(fs, f"{D}/zom.json", data)
     assert why in problems(fs, D)[0]

@@ -101,7 +101,7 @@ def test_a_group_that_another_client_removes_meanwhile_is_not_made_again(
 def test_what_is_declared_just_before_a_rename_of_its_directory_is_renamed_with_it(
     store: GatedZMap, tmp_path: Path, threads: ThreadPoolExecutor, layout: str
 ) -> None:
-    """SEMANTICS D23, O27."""
+    """SEMANTICS D33, O27."""
     made(store, layout)
     document = "zarr.json" if layout == "zarr3" else ".zgroup"
     with closing(mounted(store, tmp_path)) as fs:
@@ -125,7 +125,7 @@ def test_what_is_declared_just_before_a_rename_of_its_directory_is_renamed_with_
 def test_nothing_is_declared_where_a_dataset_was(
     store: GatedZMap, tmp_path: Path, threads: ThreadPoolExecutor, layout: str
 ) -> None:
-    """SEMANTICS D23, O27."""
+    """SEMANTICS D33, O27."""
     made(store, layout)
     document = "zarr.json" if layout == "zarr3" else ".zgroup"
     with closing(mounted(store, tmp_path)) as fs:
@@ -151,7 +151,7 @@ def test_nothing_is_declared_where_a_dataset_was(
 def test_whichever_write_fails_the_consolidated_copy_follows(
     tmp_path: Path, layout: str, *, after: bool
 ) -> None:
-    """SEMANTICS D23, W1: what was declared, or a part of it, and the copy agrees at a `sync`."""
+    """SEMANTICS D33, W1: what was declared, or a part of it, and the copy agrees at a `sync`."""
     for call in itertools.count():
         memory = MemoryZMap()
         made(memory, layout, consolidated=True)

@@ -16,7 +16,7 @@ GROUP = "datasets/d.zarr"
 
 
 def test_who_opens_a_file_that_was_refused_meanwhile_looks_it_up_again(tmp_path: Path) -> None:
-    """SEMANTICS W50."""
+    """SEMANTICS W78."""
     fs = mount_tree(
         "memory://refused", options=VfsOptions(read_only=False, spool_dir=tmp_path / "spool")
     )

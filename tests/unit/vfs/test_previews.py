@@ -77,7 +77,7 @@ def test_a_preview_is_found_by_its_name_and_is_a_picture_of_the_size_that_stat_s
 def test_looking_at_directories_and_sizes_draws_nothing(
     fs: TreeFileSystem, made: list[str]
 ) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D35."""
     listing(fs, VARIABLE)
     ino = find(fs, FILE).ino
     handle = fs.open(ino, os.O_RDONLY).handle
@@ -100,7 +100,7 @@ def test_looking_at_directories_and_sizes_draws_nothing(
 def test_which_mounts_list_previews(
     url: str, options: VfsOptions, *, is_there: bool, is_listed: bool
 ) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D36."""
     fs = mount_tree(url, options=options)
     try:
         for directory in ("datasets/d.zarr", VARIABLE):
@@ -113,7 +113,7 @@ def test_which_mounts_list_previews(
 def test_without_the_library_there_are_no_previews(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D38."""
     monkeypatch.setattr(picture, "find_spec", lambda name: None)
     fs = mount_tree(url, options=VfsOptions(lists_previews=True))
     try:
@@ -130,7 +130,7 @@ def test_a_group_that_holds_nothing_has_no_preview(fs: TreeFileSystem) -> None:
 def test_a_picture_is_drawn_once_until_values_or_attributes_change(
     url: str, made: list[str]
 ) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D35, D37."""
     options = VfsOptions(read_only=False, engine=EngineOptions(metadata_ttl_s=3600))
     fs = mount_tree(url, options=options)
     try:
@@ -159,7 +159,7 @@ def test_a_picture_is_drawn_once_until_values_or_attributes_change(
 
 
 def test_an_open_preview_stays_one_picture_while_another_is_opened(fs: TreeFileSystem) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D37."""
     ino = find(fs, FILE).ino
     first = fs.open(ino, os.O_RDONLY)
     begun = bytes(fs.read(first.handle, 0, 4096))
@@ -222,7 +222,7 @@ def write(fs: TreeFileSystem, number: float) -> None:
 
 
 def test_a_preview_cannot_be_written(fs: TreeFileSystem) -> None:
-    """SEMANTICS D25."""
+    """SEMANTICS D38."""
     with pytest.raises(NotPermitted):
         fs.open(find(fs, FILE).ino, os.O_WRONLY)
     with pytest.raises(NotPermitted):

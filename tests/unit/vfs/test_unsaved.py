@@ -294,7 +294,7 @@ def test_a_variable_that_was_made_anew_can_be_opened_and_written(
 def test_a_chunk_whose_answer_was_lost_is_stored_again(
     fs: TreeFileSystem, faulty: Faulty, store: ZMap, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS W2. Nothing in the store says whether the other client had read the first one."""
+    """SEMANTICS W70. Nothing in the store says whether the other client had read the first one."""
     expected_warnings.add("tried again")
     handle = open_file(fs, V)
     faulty.arm(Fault(0, Unavailable, after=True, operations=frozenset({"write"}), repeats=10**9))

@@ -81,7 +81,7 @@ def test_members_whose_names_the_store_cannot_have_are_refused_before_anything_i
 
 
 def test_attributes_change_and_members_come(version: int) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     zmap = MemoryZMap()
     create_in(zmap, of(TREE, version))
     assert made(zmap, of(MORE, version)) == known(of(MORE, version))
@@ -97,7 +97,7 @@ def test_unknown_members_stay() -> None:
 
 @pytest.mark.parametrize("form", ["nczarr-L2l", "zarr2", "zarr3"])
 def test_a_new_dataset_gets_the_version_of_what_is_declared(form: str, version: int) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     zmap = MemoryZMap()
     open_zmap(zmap, "w", format=form).close()
     assert made(zmap, of(MORE, version)) == known(of(MORE, version))
@@ -136,7 +136,7 @@ def test_consolidated_metadata_are_kept_true(version: int) -> None:
     ],
 )
 def test_anything_else_is_refused_by_its_place(node: Group, pointers: list[str]) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D34."""
     zmap = MemoryZMap()
     create_in(zmap, TREE)
     before = content(zmap)
@@ -164,7 +164,7 @@ def refusal(zmap: ZMap, node: Node, path: str = "") -> str:
 
 
 def test_what_does_not_fit_the_dataset_is_refused() -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D34."""
     zmap = MemoryZMap()
     create_in(zmap, TREE)
     assert refusal(zmap, GroupV3({})) == "is Zarr v3, and the dataset Zarr v2"

@@ -43,7 +43,7 @@ def tree(declared: Any) -> Node:
 def test_arrays_in_each_others_way_are_refused_before_anything_is_written(
     declared: Any, why: str, spelling: str
 ) -> None:
-    """SEMANTICS D22, D23."""
+    """SEMANTICS D30, D34."""
     node = loads(dumps(tree(declared)).replace("dependent-arrays", spelling))
     zmap = MemoryZMap()
     with pytest.raises(BadValue, match=why):

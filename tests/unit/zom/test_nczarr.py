@@ -56,7 +56,7 @@ def test_documents_that_zarr_does_not_know_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_zom_json_of_nczarr_declares_the_same_in_a_mount(tmp_path: Path) -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D33."""
     make(str(tmp_path / "old.zarr"), "nczarr-L3")
     make(str(tmp_path / "older.zarr"), "nczarr-L2l")
     fs = mount_tree(str(tmp_path), None, VfsOptions(read_only=False))

@@ -24,7 +24,7 @@ def test_a_group_is_shown_up_to_a_number_of_nodes() -> None:
 
 
 def test_ten_thousand_nodes_are_shown_and_one_more_is_not() -> None:
-    """SEMANTICS D23."""
+    """SEMANTICS D32."""
     zmap = MemoryZMap()
     create_in(zmap, GroupV2({"g": GroupV2({"x": X})}))
     document = bytes(zmap.read(Key("g/x/.zarray")).data)

@@ -109,7 +109,7 @@ def test_a_load_that_was_under_way_is_not_kept(store: Slow, clients: tuple[Clien
 def test_a_part_of_a_chunk_goes_over_what_another_stored_while_it_was_loaded(
     store: Slow, clients: tuple[Client, Client]
 ) -> None:
-    """SEMANTICS W2, W19. The program read the chunk before the lease was lost."""
+    """SEMANTICS W69, W19. The program read the chunk before the lease was lost."""
     one, other = clients
     store.is_armed = True
     with ThreadPoolExecutor(1) as threads:

@@ -120,7 +120,7 @@ def test_a_node_is_found_under_its_new_name_alone(
 
 
 def test_a_dimension_keeps_its_name() -> None:
-    """SEMANTICS W32."""
+    """SEMANTICS W83."""
     zmap = made()
     with opened(zmap) as root:
         root.editor.rename("x", "longitude")
@@ -146,7 +146,7 @@ def test_a_dimension_keeps_its_name() -> None:
 def test_what_cannot_be_renamed_stays(
     path: str, name: str, error: type[NczfsError], message: str
 ) -> None:
-    """SEMANTICS W32."""
+    """SEMANTICS W84."""
     zmap = made()
     zmap.write(parse_key("stray/0"), b"bytes")
     if path == "g":

@@ -169,6 +169,7 @@ def test_whatever_request_fails_nothing_is_lost_and_the_next_run_completes_it(
 def test_whenever_a_process_is_killed_the_next_one_has_the_old_content_or_completes_the_new(
     prefix: Prefix,
 ) -> None:
+    """SEMANTICS W76."""
     found = []
     for call in itertools.count():
         inner = filled(prefix)
@@ -222,6 +223,7 @@ def test_an_object_of_others_stays(prefix: Prefix) -> None:
 
 
 def test_one_thread_at_a_time(prefix: Prefix) -> None:
+    """SEMANTICS W77."""
     zmap, leases = filled(prefix), Leases(trusts=True)
     second = Stepwise(zmap, prefix, leases)
     is_refused = pytest.raises(ObjectExists, match="is being replaced")

@@ -101,7 +101,7 @@ def test_damaged_chunks_are_an_error_of_the_read(file: Path) -> None:
 
 
 def test_a_chunk_that_is_larger_than_the_memory_is_an_error(tmp_path: Path) -> None:
-    """SEMANTICS W62."""
+    """SEMANTICS W81."""
     path = tmp_path / "large.nc"
     nbytes = 1 << 30
     packed = zlib.compressobj(1)
