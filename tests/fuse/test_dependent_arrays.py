@@ -84,7 +84,7 @@ def test_the_files_of_the_group_have_each_beside_its_primary(dataset: Path) -> N
 
 
 def test_they_can_only_be_read(dataset: Path) -> None:
-    """SEMANTICS D26."""
+    """SEMANTICS D39."""
     for name in ("values.raw", "chunks/0.0"):
         with pytest.raises(OSError, match=REFUSED):
             (dataset / "t/mask" / name).open("r+b")
@@ -105,7 +105,7 @@ def test_removing_the_primary_takes_all_along(dataset: Path) -> None:
 
 
 def test_values_are_written_where_the_mount_allows_it(tmp_path: Path) -> None:
-    """SEMANTICS D26."""
+    """SEMANTICS D39."""
     write_dependents_sample(tmp_path / NAME)
     with mounted(
         tmp_path, "-o", "write_dependents", expect="EPERM: .*twin|may no longer match"

@@ -97,7 +97,7 @@ def test_a_url_leads_to_a_dependent_array(place: Path) -> None:
 def test_values_are_only_written_when_that_was_asked_for(
     place: Path, caplog: pytest.LogCaptureFixture, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS D26."""
+    """SEMANTICS D39."""
     expected_warnings.add("may no longer match")
     with nczfs.open(str(place), "r+") as root:
         with pytest.raises(NotWritable, match="write_dependents"):
