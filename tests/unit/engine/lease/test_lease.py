@@ -184,6 +184,21 @@ def test_it_is_kept_as_long_as_something_is_open_or_not_stored(
     assert zmap.claims() == []
 
 
+def test_what_is_stored_meanwhile_does_not_close_an_open_file(
+    lease: Lease, leases: Leases, zmap: Unconditional, time: Time
+) -> None:
+    lease.opened()
+    with lease.writing():
+        pass
+    time.sleep(2 * TERMS.idle_s)
+    leases.beat()
+    assert len(zmap.claims()) == 1
+    lease.closed()
+    time.sleep(TERMS.idle_s)
+    leases.beat()
+    assert zmap.claims() == []
+
+
 def test_it_is_not_handed_over_while_the_store_is_written(
     lease: Lease, leases: Leases, zmap: Unconditional, time: Time
 ) -> None:
@@ -281,6 +296,39 @@ def test_a_lease_that_is_renewed_while_something_is_stored_is_not_lost(
         for _ in range(4):
             time.sleep(TERMS.renew_s)
             leases.beat()
+
+
+def test_who_writes_does_not_wait_for_a_renewal(
+    lease: Lease, leases: Leases, zmap: Unconditional, time: Time
+) -> None:
+    begun, written = threading.Event(), threading.Event()
+
+    def hold_up(_: str) -> None:
+        zmap.before = lambda _: None
+        begun.set()
+        assert written.wait(120)
+
+    lease.require()
+    lease.opened()
+    time.sleep(TERMS.renew_s)
+    zmap.before = hold_up
+    renewal = threading.Thread(target=leases.beat)
+    renewal.start()
+    assert begun.wait(120)
+    with lease.writing():
+        assert renewal.is_alive()
+    written.set()
+    renewal.join(120)
+    assert not renewal.is_alive()
+
+
+def test_a_lease_that_has_expired_is_not_told_of(
+    lease: Lease, leases: Leases, user: User, time: Time
+) -> None:
+    lease.require()
+    user.unsaved = True
+    time.sleep(TERMS.term_s)
+    assert leases.held() == []
 
 
 def test_a_lease_that_was_removed_by_somebody_is_lost(
