@@ -35,6 +35,11 @@ def size_text(size: int) -> str:
     return f"{text.rstrip('0').rstrip('.') if digits else text}{unit}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s in the plural."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def reason(error: BaseException) -> str:
     """Return the message of a library's exception, which may quote the data, or its type."""
     text = str(error)

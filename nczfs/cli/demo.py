@@ -19,6 +19,7 @@ from nczfs.cli.options import Scope
 from nczfs.cli.umount import unmount
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import mounting
+from nczfs.vfs.ending import EndNote
 
 SAMPLE = Path(__file__).parent / "sample" / "ostia.zarr"
 VARIABLE = "surface_temperature"
@@ -38,7 +39,7 @@ def run(request: CommandLine) -> int:
     made = _make(directory)
     try:
         mountpoint = mount.prepare(directory, request.settings)
-        _show(store, mountpoint, mount.start(str(store), mountpoint, request))
+        _show(store, mountpoint, mount.start(str(store), mountpoint, request, EndNote()))
     finally:
         if made:
             with suppress(OSError):

@@ -29,6 +29,7 @@ from nczfs.cli.terminal import complain
 from nczfs.errors import UsageError
 from nczfs.fuse import namespace
 from nczfs.fuse.mounting import MountError
+from nczfs.vfs.ending import EndNote
 
 DEFAULT_PLACE = "/mnt"
 VARIABLE = "NCZFS_AT"
@@ -130,14 +131,11 @@ def _is_free(directory: str) -> bool:
 def _run_on(mountpoint: str, url: str, words: list[str], this: int, request: CommandLine) -> int:
     """Mount, run the command, and end the mount. Returns as `_Mounted.run`."""
     settings = request.settings
-    reasons, told = os.pipe()
-    daemon = mount.start(
-        url, mountpoint, request, lambda: _end_after(this), lambda text: _tell(told, text)
-    )
-    os.close(told)
+    note = EndNote()
+    daemon = mount.start(url, mountpoint, request, note, lambda: _end_after(this))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
     timeout_s = settings.seconds("flush-timeout")
-    return _Mounted(mountpoint, daemon, timeout_s, reasons).run(words, mask)
+    return _Mounted(mountpoint, daemon, timeout_s, note).run(words, mask)
 
 
 def _end_after(process: int) -> None:
@@ -151,22 +149,16 @@ def _end_after(process: int) -> None:
     threading.Thread(target=wait, name="nczfs-exec", daemon=True).start()
 
 
-def _tell(descriptor: int, reason: str) -> None:
-    """In the daemon: tell the process that waits for the command why something is not stored."""
-    with suppress(OSError):  # it was killed
-        os.write(descriptor, reason.encode("utf-8", "replace")[: select.PIPE_BUF])
-
-
 class _Mounted:
     """A mount with its daemon. All methods are for the main thread, with the signals blocked.
 
     Parameters
     ----------
-    reasons : has, when the daemon has ended, why something could not be stored.
+    note : says how the mount has ended.
     """
 
-    def __init__(self, mountpoint: str, daemon: int, flush_timeout_s: float, reasons: int) -> None:
-        self._reasons = reasons
+    def __init__(self, mountpoint: str, daemon: int, flush_timeout_s: float, note: EndNote) -> None:
+        self._note = note
         self._mountpoint = mountpoint
         self._daemon = daemon
         self._ended = os.pidfd_open(daemon)
@@ -213,23 +205,15 @@ class _Mounted:
             return False
         with suppress(ProcessLookupError):
             os.kill(self._daemon, signal.SIGTERM)
-        daemon = umount.Daemon(self._daemon, self._ended, status)
+        daemon = umount.Daemon(self._daemon, self._ended, status, self._note)
         try:
-            umount.wait(self._mountpoint, daemon, self._timeout_s)
+            left = umount.left_text(daemon.wait(self._mountpoint, self._timeout_s))
         except MountError as error:
             complain("nczfs", error)
             return False
-        spool = Path(status["spool"])
-        if spool.is_dir():
-            complain("nczfs", umount.left_text(self._mountpoint, spool))
-            return False
-        os.set_blocking(self._reasons, False)
-        with suppress(BlockingIOError):
-            if reason := os.read(self._reasons, select.PIPE_BUF).decode("utf-8", "replace"):
-                # Such as the removal of an attribute, which the spool does not hold.
-                complain("nczfs", f"{self._mountpoint}: not everything could be stored: {reason}")
-                return False
-        return True
+        if left:
+            complain("nczfs", f"{self._mountpoint}: {left}")
+        return not left
 
 
 def _status_of(command: int) -> int:

@@ -11,7 +11,7 @@ from nczfs.cli import mount
 from nczfs.cli.command import parse
 from nczfs.cli.parser import Parser
 from nczfs.cli.terminal import complain
-from nczfs.cli.umount import unmount
+from nczfs.cli.umount import left_text, unmount
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
@@ -96,12 +96,8 @@ def _umount(argv: list[str]) -> None:
     if arguments.force:
         mounting.force_unmount(mounting.resolve(arguments.mountpoint))
         return
-    spool = unmount(arguments.mountpoint, lazy=arguments.lazy)
-    if spool is not None:
-        raise MountError(
-            f"{arguments.mountpoint}: is unmounted, but not everything could be stored; the rest"
-            f" is in {spool}, and `nczfs recover` puts it back"
-        )
+    if left := left_text(unmount(arguments.mountpoint, lazy=arguments.lazy)):
+        raise MountError(f"{arguments.mountpoint}: is unmounted, but {left}")
 
 
 EXAMPLES = ("mount -t nczfs s3://bucket/era5.zarr /mnt/era5 -o ro,_netdev",)

@@ -25,6 +25,7 @@ from nczfs.cli.store import engine_options, place, store_options
 from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
+from nczfs.vfs.ending import EndNote
 from nczfs.zmap.url import parse_url
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: CommandLine) -> int:
-    """Mount. Returns when the mount answers, or with ``--foreground`` when it has ended."""
+    """Mount. Returns when the mount answers, or with ``--foreground`` when it has ended.
+
+    Then 1 is returned if something could not be stored.
+    """
     arguments, settings = request.arguments, request.settings
     for line in request.words.hints:
         print(f"nczfs: {line}", file=sys.stderr)
@@ -67,9 +71,11 @@ def run(request: CommandLine) -> int:
                 f"nczfs: {source} is mounted on {mountpoint}; Ctrl-C{by} ends it", file=sys.stderr
             )
 
-        mount(url, mountpoint, request, log, announce)
-    else:
-        start(url, mountpoint, request)
+        note = EndNote()
+        mount(url, mountpoint, request, log, note, announce)
+        ending = note.read()
+        return 0 if ending is not None and ending.is_whole else 1
+    start(url, mountpoint, request, EndNote())
     return 0
 
 
@@ -86,15 +92,15 @@ def start(
     url: str,
     mountpoint: str,
     request: CommandLine,
+    note: EndNote,
     begin: Callable[[], None] = lambda: None,
-    on_unsaved: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Mount in the background. Returns the daemon's process id when the mount answers.
 
     Parameters
     ----------
+    note : gets what could not be stored in the end.
     begin : called first of all in the daemon.
-    on_unsaved : called last in the daemon if something could not be stored, with the reason.
     """
     target = logs.configure_background(request.settings, mountpoint)
     options = BackgroundOptions(
@@ -113,7 +119,7 @@ def start(
                 stack.close()
                 ready()
 
-            mount(url, mountpoint, request, target.path, on_ready, on_unsaved)
+            mount(url, mountpoint, request, target.path, note, on_ready)
 
     return run_in_background(work, options)
 
@@ -123,8 +129,8 @@ def mount(
     mountpoint: str,
     request: CommandLine,
     log: Path | None,
+    note: EndNote,
     on_ready: Callable[[], None],
-    on_unsaved: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Open the store and serve it until it is unmounted."""
     # Imported after the fork, because NumPy starts threads when it is imported; and other commands
@@ -193,6 +199,7 @@ def mount(
             directory_markers=settings.flag("directory-markers"),
         ),
         log=shown_log,
+        end_note=note,
         config=config,
     )
     invalidator = Invalidator()
@@ -225,7 +232,7 @@ def mount(
         ),
         invalidator=invalidator,
         on_ready=on_ready,
-        on_unsaved=on_unsaved,
+        on_end=note.write,
     )
 
 

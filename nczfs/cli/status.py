@@ -20,8 +20,8 @@ from nczfs.cli.terminal import complain, say
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
-from nczfs.messages import size_text
-from nczfs.vfs.unsaved import ANSWER_S, counted, silence_text, unsaved_text
+from nczfs.messages import counted, size_text
+from nczfs.vfs.unsaved import ANSWER_S, silence_text, unsaved_text
 
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time

@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import select
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
@@ -17,6 +19,8 @@ from nczfs.cli.terminal import complain
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
+from nczfs.messages import counted
+from nczfs.vfs.ending import Ending, EndNote
 from nczfs.vfs.unsaved import ending_text
 
 PATIENCE_S = 2.5  # an end that takes longer is explained
@@ -42,27 +46,44 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(request: CommandLine) -> int:
     """Unmount. Returns 1 if something could not be stored."""
     arguments = request.arguments
-    spool = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
-    if spool is None:
-        return 0
-    complain("nczfs", left_text(arguments.mountpoint, spool))
-    return 1
+    ending = unmount(arguments.mountpoint, lazy=arguments.lazy, timeout_s=arguments.timeout)
+    if left := left_text(ending):
+        complain("nczfs", f"{arguments.mountpoint}: {left}")
+    return 1 if left else 0
 
 
-def left_text(mountpoint: str, spool: Path) -> str:
-    """Describe what a mount that has ended could not store."""
-    return (
-        f"{mountpoint}: not everything could be stored; the rest is in {spool}, and `nczfs recover`"
-        " puts it back"
-    )
+def left_text(ending: Ending) -> str:
+    """Describe what a mount that has ended could not store; "": nothing."""
+    kept = _kept_text(Path(ending.spool)) if ending.spool else ""
+    lost = "; ".join(ending.lost)
+    if not (kept or lost):
+        lost = ending.failure
+    if not (kept or lost):
+        return ""
+    parts = ["not everything could be stored"]
+    if kept and not lost:
+        parts.append(f"the rest is in {ending.spool} ({kept}), and `nczfs recover` puts it back")
+    elif kept:
+        parts.append(f"kept in {ending.spool}, from where `nczfs recover` puts it back: {kept}")
+    if lost:
+        parts.append(f"lost: {lost}")
+    return "; ".join(parts)
 
 
-def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> Path | None:
+def _kept_text(directory: Path) -> str:
+    """Describe what is in the spool of a mount that has ended; "": nothing."""
+    from nczfs.tools.recovery import left_in  # imports NumPy
+
+    counts = Counter(found.kind for found in left_in(directory))
+    return " and ".join(counted(number, kind) for kind, number in sorted(counts.items()))
+
+
+def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> Ending:
     """Unmount and wait for the daemon, which stores what was written before it ends.
 
     Returns
     -------
-    the directory of what could not be stored; None: everything is stored.
+    what could not be stored. Of a lazy unmount, and of a mount without a daemon, nothing is known.
 
     Raises
     ------
@@ -73,35 +94,65 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
         raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
-    if lazy:  # The daemon, which may hang, is not asked; it ends later.
-        mounting.unmount(path, lazy=True)
-        return None
-    daemon = _daemon(path)
+    # Of a lazy unmount the daemon, which may hang, is not asked; it ends later.
+    daemon = None if lazy else _daemon(path)
     if daemon is None:
         mounting.unmount(path, lazy=True)
-        return None
-    try:
+        return Ending()
+    with daemon:
         mounting.unmount(path)
-        wait(path, daemon, timeout_s)
-    finally:
-        os.close(daemon.descriptor)
-    spool = Path(daemon.status["spool"])
-    return spool if spool.is_dir() else None
+        return daemon.wait(path, timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """The daemon of a mount.
+    """The daemon of a mount, until the end of a block.
 
     Attributes
     ----------
     descriptor : of its process, readable when it has ended.
     status : shortly before the mount is ended.
+    note : says how the mount has ended; None: this process may not read it.
     """
 
     pid: int
     descriptor: int
     status: Status
+    note: EndNote | None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+        if self.note is not None:
+            self.note.close()
+
+    def wait(self, path: str, timeout_s: float) -> Ending:
+        """Wait until it has ended, and say what for if that takes a while.
+
+        Raises
+        ------
+        MountError : it has not ended in time.
+        """
+        patience_s = min(PATIENCE_S, timeout_s)
+        if not self._has_ended(patience_s):
+            if left_s := timeout_s - patience_s:
+                complain(
+                    "nczfs", f"{path}: unmounted; for up to {left_s:g} s {ending_text(self.status)}"
+                )
+            if not self._has_ended(left_s):
+                raise MountError(
+                    f"{path}: unmounted, but the daemon (process {self.pid}) has not ended after"
+                    f" {timeout_s:g} s; what it cannot store is kept in {self.status['spool']}"
+                )
+        if self.note is not None and (ending := self.note.read()) is not None:
+            return ending
+        spool = self.status["spool"] if Path(self.status["spool"]).is_dir() else ""
+        return Ending(spool, failure="the daemon was killed" if self.note is not None else "")
+
+    def _has_ended(self, timeout_s: float) -> bool:
+        return bool(select.select([self.descriptor], [], [], timeout_s)[0])
 
 
 def _daemon(path: str) -> Daemon | None:
@@ -115,28 +166,16 @@ def _daemon(path: str) -> Daemon | None:
     with suppress(OSError):
         # In another container this id may belong to another process.
         if b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return Daemon(pid, descriptor, status)
+            return Daemon(pid, descriptor, status, _note(status))
     os.close(descriptor)
     return None
 
 
-def wait(path: str, daemon: Daemon, timeout_s: float) -> None:
-    """Wait until a daemon has ended, and say what for if that takes a while."""
-    patience_s = min(PATIENCE_S, timeout_s)
-    if _ended(daemon.descriptor, patience_s):
-        return
-    if left_s := timeout_s - patience_s:
-        complain("nczfs", f"{path}: unmounted; for up to {left_s:g} s {ending_text(daemon.status)}")
-        if _ended(daemon.descriptor, left_s):
-            return
-    raise MountError(
-        f"{path}: unmounted, but the daemon (process {daemon.pid}) has not ended after"
-        f" {timeout_s:g} s; what it cannot store is kept in {daemon.status['spool']}"
-    )
-
-
-def _ended(daemon: int, timeout_s: float) -> bool:
-    return bool(select.select([daemon], [], [], timeout_s)[0])
+def _note(status: Status) -> EndNote | None:
+    try:
+        return EndNote.opened(status["end_note"])
+    except (OSError, KeyError):
+        return None
 
 
 COMMAND = Command(

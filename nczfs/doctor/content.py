@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from nczfs.doctor.finding import CheckResult, doubtful, well, wrong
 from nczfs.engine.metadata.copies import consolidated_of
 from nczfs.library.api import OpenDataset
-from nczfs.messages import shown, size_text
+from nczfs.messages import counted, shown, size_text
 from nczfs.model.hierarchy import Variable
-from nczfs.vfs.unsaved import counted
 
 GROUPS_MAX = 200
 VARIABLES_MAX = 2000

@@ -21,12 +21,7 @@ from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.shardindexes import ShardIndexes, ShardMemory
 from nczfs.engine.chunks.sources import source_of
 from nczfs.engine.chunks.spill import spill_tier
-from nczfs.engine.chunks.storedarray import (
-    StoredArray,
-    StoredArrays,
-    is_resized,
-    is_same_array,
-)
+from nczfs.engine.chunks.storedarray import StoredArray, StoredArrays, is_resized, is_same_array
 from nczfs.engine.lease.lease import Lease, Leases
 from nczfs.engine.metadata.changes import WrittenArray
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
@@ -36,6 +31,7 @@ from nczfs.engine.metadata.hierarchy import Hierarchy, node_to_hold
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.engine.metadata.rootformat import format_at
 from nczfs.engine.metadata.useddimensions import UsedDimensions
+from nczfs.engine.metadata.withdrawn import Withdrawn
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
@@ -85,6 +81,7 @@ class Engine:
             self._store_documents,
         )
         self.leases = Leases(trusts=self.options.is_single_writer, terms=self.options.lease)
+        self.withdrawn = Withdrawn()
         self._changed: dict[Dataset, float] = {}
         self._changed_lock = threading.Lock()
 
@@ -100,6 +97,14 @@ class Engine:
             for dataset in [each for each in self._changed if not each.has_changes]:
                 del self._changed[dataset]
             return [dataset for dataset, since in self._changed.items() if since <= before]
+
+    def lost(self) -> list[str]:
+        """Return what neither the store nor the spool has of all that was written, in words.
+
+        While a mount lives, that may still be stored.
+        """
+        documents = (words for dataset in self.changed() for words in dataset.storing.lost())
+        return [*self.writeback.lost(), *documents, *self.withdrawn.words()]
 
     @property
     def trouble(self) -> Trouble | None:
@@ -181,6 +186,7 @@ class Dataset(Hierarchy):
             self.lease.writing,
             self._note_edited,
             lambda key: self.copy.owe(key),
+            None if is_apart else engine.withdrawn,
         )
         super().__init__(metadata, root, metadata_format, options, edits)
         self.used_dimensions = UsedDimensions(

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyfuse3
 import trio
@@ -24,6 +24,7 @@ from nczfs.fuse.operations import Operations
 from nczfs.fuse.servicemanager import notify_service_manager
 from nczfs.fuse.workers import Workers
 from nczfs.vfs.base import FileSystem
+from nczfs.vfs.ending import Ending
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ def serve(
     *,
     invalidator: Invalidator | None = None,
     on_ready: Callable[[], None] | None = None,
-    on_unsaved: Callable[[str], None] = lambda _: None,
+    on_end: Callable[[Ending], None] = lambda _: None,
 ) -> None:
     """Mount `fs` and answer the kernel until it is unmounted or a signal ends it.
 
@@ -120,7 +121,7 @@ def serve(
     mountpoint : an existing directory, checked with `mounting.prepare`, or ``/dev/fd/N``.
     invalidator : whose methods `fs` was given; it is started and stopped here.
     on_ready : called once, on the event loop, when requests are answered.
-    on_unsaved : called at the end if something could not be stored, with the reason.
+    on_end : called at the end with what could not be stored.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def serve(
         _serve_open(fs, mountpoint, options, invalidator, on_ready or (lambda: None), ending)
     finally:
         ending.begin()
-        _close(fs, options.flush_timeout_s, ending, on_unsaved)
+        on_end(_close(fs, options.flush_timeout_s, ending))
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
@@ -259,25 +260,24 @@ def _words(options: MountOptions, *, by_modes: bool) -> set[str]:
     return words
 
 
-def _close(
-    fs: FileSystem, timeout_s: float, ending: _SlowEnd, on_unsaved: Callable[[str], None]
-) -> None:
+def _close(fs: FileSystem, timeout_s: float, ending: _SlowEnd) -> Ending:
     """Store what was written, and close. A hanging store never keeps the daemon alive."""
     ended = threading.Event()
+    failures = []
 
     def store() -> None:
         try:
             fs.sync()
         except NczfsError as error:
             log.warning("not everything was stored: %s", error)
-            on_unsaved(str(error))
+            failures.append(str(error))
         finally:
             ended.set()
 
     threading.Thread(target=store, name="nczfs-sync", daemon=True).start()
     if not ended.wait(timeout_s):
         log.error("not everything was stored within %g s", timeout_s)
-        on_unsaved(f"the store did not take it within {timeout_s:g} s")
+        failures.append(f"the store did not take it within {timeout_s:g} s")
         fs.save()
     ending.end()
     thread = threading.Thread(target=fs.close, name="nczfs-close", daemon=True)
@@ -285,3 +285,8 @@ def _close(
     thread.join(timeout_s)
     if thread.is_alive():
         log.error("gave up closing after %g s", timeout_s)
+        failures.append(f"the store could not be closed within {timeout_s:g} s")
+    left = fs.ending()
+    for lost in left.lost:
+        log.critical("lost: %s", lost)
+    return replace(left, failure="; ".join(failures))

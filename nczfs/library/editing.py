@@ -7,9 +7,10 @@ from weakref import WeakKeyDictionary
 
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset, Engine
+from nczfs.engine.metadata.changes import attribute_subject
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import NczfsError
+from nczfs.errors import NczfsError, StoreError
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.names import parent_of
 from nczfs.formats.registry import new_format
@@ -88,6 +89,13 @@ class Editing:
         if self._shown.get(array, 0) != revision:
             self._shown[array] = revision
             self._written(dataset.prefix(path), array)
+
+    def lose_attribute(self, dataset: Dataset, path: str, name: str, error: StoreError) -> None:
+        """Note that an attribute was not set, and will not be unless it is pending."""
+        subject = attribute_subject(name)
+        if all(change.subject != subject for change in dataset.edits.changes_of(path)):
+            place = self._metadata.zmap, dataset.prefix(path)
+            self._engine.withdrawn.add(place, subject, f"attribute {name!r}: {error}")
 
     def sync(self) -> None:
         """Store every pending change. Raises the first error after trying all."""

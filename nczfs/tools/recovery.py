@@ -50,13 +50,19 @@ def entries(spool_dir: Path, *, force: bool = False) -> list[Found]:
     found: list[Found] = []
     for directory in spool_dir.glob("*"):
         if directory.is_dir() and not directory.is_symlink():
-            try:
-                found += Home(directory, tidies=force or not is_foreign(directory)).found
-            except (FileNotFoundError, PermissionError):
-                continue  # it is gone, or another user's
-            except (OSError, NczfsError) as error:
-                log.warning("%s: cannot be read: %s", directory, error)
+            found += left_in(directory, force=force)
     return sorted(found, key=lambda each: each.entry.written_ns if each.entry is not None else 0)
+
+
+def left_in(directory: Path, *, force: bool = False) -> list[Found]:
+    """Return what one mount has left in its directory. Parameters are those of `entries`."""
+    try:
+        return Home(directory, tidies=force or not is_foreign(directory)).found
+    except (FileNotFoundError, PermissionError):
+        pass  # it is gone, or another user's
+    except (OSError, NczfsError) as error:
+        log.warning("%s: cannot be read: %s", directory, error)
+    return []
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
 from nczfs.buffers import Buffer
+from nczfs.vfs.ending import Ending
 from nczfs.zmap.capacity import Capacity
 
 InodeNo = NewType("InodeNo", int)
@@ -328,6 +329,10 @@ class FileSystem(ABC):
     @abstractmethod
     def ending_text(self) -> str:
         """Describe what the end of the mount waits for. Makes no request."""
+
+    def ending(self) -> Ending:
+        """Return what is not stored after the end, and where that is kept. Makes no request."""
+        return Ending()
 
     @abstractmethod
     def save(self) -> None:

@@ -31,6 +31,7 @@ from nczfs.vfs.base import (
     Notifier,
     Opened,
 )
+from nczfs.vfs.ending import Ending
 from nczfs.vfs.handles import FileHandle, HandleTable
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.kernel import KernelCache, writes
@@ -61,6 +62,7 @@ class TreeFileSystem(FileSystem):
     expect_end : ends what takes long.
     save : saves unstored writes of the nodes on this machine.
     end : stops timers that store things later.
+    ending : returns what is left after `close`.
     close : closes what the nodes depend on.
     notifier : of the kernel; None if nothing is mounted.
     """
@@ -79,6 +81,7 @@ class TreeFileSystem(FileSystem):
         expect_end: Callable[[], None],
         save: Callable[[], object],
         end: Callable[[], None],
+        ending: Callable[[], Ending],
         close: Callable[[], None],
         notifier: Notifier | None = None,
     ) -> None:
@@ -93,6 +96,7 @@ class TreeFileSystem(FileSystem):
         self._expect_end = expect_end
         self._save = save
         self._end = end
+        self._ending = ending
         self._close = close
         numbers = itertools.count(1)
         self._files: HandleTable[FileHandle] = HandleTable("file", numbers)
@@ -350,6 +354,9 @@ class TreeFileSystem(FileSystem):
 
     def ending_text(self) -> str:
         return self._ending_text()
+
+    def ending(self) -> Ending:
+        return self._ending()
 
     def expect_end(self) -> None:
         self._expect_end()

@@ -30,6 +30,7 @@ from nczfs.vfs.datasets.importing import ImportOptions
 from nczfs.vfs.datasets.nodeprefix import node_prefix
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
 from nczfs.vfs.datasets.tree import DatasetsTree
+from nczfs.vfs.ending import Ending, EndNote
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.mountpaths import DATASETS, OBJECTS, FlatPaths, MountPaths, TreePaths
 from nczfs.vfs.nodes import Directory, FixedDirectory, TreeNode
@@ -77,6 +78,7 @@ class VfsOptions:
     umask : bits removed from the default permissions.
     stored : what `objects/` stores besides bytes.
     log : shown as ``.nczfs/log``.
+    end_note : where whoever waits for the end opens what it will have been like.
     config : the effective options for ``.nczfs/config.json``, with secrets masked.
     """
 
@@ -99,6 +101,7 @@ class VfsOptions:
     umask: int = 0
     stored: StoredOptions = field(default_factory=StoredOptions)
     log: LogFile | None = None
+    end_note: EndNote | None = None
     config: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -148,6 +151,7 @@ class _Mounted:
         self._url = place.text
         self._zmap = zmap
         self._spool = spool
+        self._end_note = options.end_note
         self._read_only = options.read_only or not zmap.features.writable
         self._began_ns = time.time_ns()
         self._engine = Engine(options.engine, spool)
@@ -189,6 +193,7 @@ class _Mounted:
             expect_end=self._datasets.running.end,
             save=self._engine.writeback.save,
             end=_steps(self._datasets.close, self._engine.writeback.close),
+            ending=self._ending,
             close=_steps(self._netcdf.close, self._engine.close, spool.close, zmap.close),
             notifier=notifier,
         )
@@ -295,6 +300,11 @@ class _Mounted:
             self._datasets.forget(prefix)
         return lambda other: any(self._paths.shows(other, prefix) for prefix in prefixes)
 
+    def _ending(self) -> Ending:
+        spool = self._spool.directory
+        lost = [*self._engine.lost(), *self._spool.lost]
+        return Ending(str(spool) if spool.is_dir() else "", tuple(lost))
+
     def _status(self) -> Mapping[str, object]:
         engine, features = self._engine, self._zmap.features
         trouble = newest((engine.trouble, self._objects.files.trouble))
@@ -315,6 +325,7 @@ class _Mounted:
             "next_attempt_s": None if pause_s is None else round(pause_s, 3),
             "imports": self._datasets.running.status(),
             "waiting_imports": self._datasets.held_count,
+            "end_note": None if self._end_note is None else self._end_note.path,
             "spool": str(self._spool.directory),
             "spooled": self._spool.kept_count,
             "spool_used_bytes": self._spool.bytes_used,

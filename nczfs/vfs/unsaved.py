@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nczfs.messages import size_text
+from nczfs.messages import counted, size_text
 
 Status: TypeAlias = Mapping[str, Any]
 
@@ -34,13 +34,13 @@ def ending_text(status: Status) -> str:
     silence = silence_text(status)
     because = f" (the store {silence})" if silence else ""
     if unsaved := unsaved_text(status):
-        return (
-            f"waiting for {unsaved} to be stored{because}; what the store does not take is kept"
-            f" in {status['spool']}, and `nczfs recover` puts it back"
-        )
+        words = [f"waiting for {unsaved} to be stored{because}"]
+        if status["unsaved_chunks"] or status["unsaved_files"]:
+            words.append(
+                f"what the store does not take is kept in {status['spool']}, and `nczfs recover`"
+                " puts it back"
+            )
+        if status["unsaved_metadata"]:
+            words.append("other changes of metadata are lost if the store does not take them")
+        return "; ".join(words)
     return f"waiting for requests to the store that are under way{because}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s in the plural."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

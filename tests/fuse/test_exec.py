@@ -123,8 +123,8 @@ def test_a_removal_that_could_not_be_stored_is_said(user: OrdinaryUser, store: P
     at = shell(user, store, script)
     done = user.run(*at[: len(NCZFS) + 1], "--allow-delete", *at[len(NCZFS) + 1 :])
     assert done.returncode == FAILED, done.stderr
-    assert "at: not everything could be stored: " in done.stderr
-    assert "surface_temperature" in done.stderr
+    assert "at: not everything could be stored; lost: " in done.stderr
+    assert "surface_temperature: the removal of attribute 'units': " in done.stderr
 
 
 def test_a_command_that_cannot_be_started_leaves_no_mount(user: OrdinaryUser, store: Path) -> None:

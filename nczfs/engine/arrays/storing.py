@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from nczfs.engine.arrays.appending import Appends
 from nczfs.engine.chunks.storedarray import StoredArray, StoredArrays
+from nczfs.engine.metadata.changes import NodeChange, Resize
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.metadata.lengths import Lengths
-from nczfs.engine.retrying import Trouble, may_pass
+from nczfs.engine.retrying import ENDED, Trouble, may_pass
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import is_within
+
+LOST_MAX: Final = 8  # changes of a node that are named
 
 _Place: TypeAlias = "tuple[str, str]"
 """The group and the name of a dimension."""
@@ -51,6 +54,7 @@ class Storing:
         self._appends = appends
         self._copy = copy
         self._writeback = writeback
+        self._arrays = arrays
         self._gate = arrays.gate
         self._zmap = zmap
         self._commit = commit
@@ -60,6 +64,24 @@ class Storing:
         """Return why documents are not stored, and when they are tried again."""
         failure = self.failure
         return None if failure is None else Trouble(str(failure[0]), failure[1], pause_s)
+
+    def lost(self) -> list[str]:
+        """Return the changes that neither the store nor the spool has, in words."""
+        error = ENDED if self.failure is None else self.failure[0]
+        pending = {path: self._edits.changes_of(path) for path in self._edits.pending()}
+        kept = {place for path, changes in pending.items() for place in self._kept(path, changes)}
+        found = []
+        for path, changes in pending.items():
+            lost = [change.words for change in changes if (path, change.subject) not in kept]
+            if lost:
+                more = f" and {len(lost) - LOST_MAX} more" if len(lost) > LOST_MAX else ""
+                words = ", ".join(lost[:LOST_MAX])
+                found.append(f"{self._hierarchy.url(path)}: {words}{more}: {error}")
+        form = self._hierarchy.format.copy
+        if form is not None and self._copy.is_owed and not kept:
+            copy = self._hierarchy.url(form.key)
+            found.append(f"{copy}: the consolidated metadata may lack changes: {error}")
+        return found
 
     def concern(self, variables: Iterable[Variable]) -> bool:
         """Return whether others need a change that is not stored to find some variables."""
@@ -220,6 +242,23 @@ class Storing:
             for path, axes in self._edits.growing().items():
                 (own if path in variables else others).update(self._dimensions(path, axes))
             return None if own & others else self._edits.lengths(variables, others)
+
+    def _kept(
+        self, path: str, changes: Iterable[NodeChange]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield what `nczfs recover` will change again, because of values beyond the end.
+
+        That are the new lengths of a variable, and those of its dimensions, by path and subject.
+        """
+        prefix = self._hierarchy.prefix(path)
+        arrays = [a for a in self._arrays.within(self._zmap, prefix) if a.is_at(self._zmap, prefix)]
+        for change in changes:
+            if isinstance(change, Resize) and any(
+                self._writeback.keeps_length(array, change.axis, change.size) for array in arrays
+            ):
+                yield path, change.subject
+                for group, name in self._dimensions(path, [change.axis]):
+                    yield group, ("length", name)
 
     def _dimensions(self, path: str, axes: Iterable[int]) -> set[_Place]:
         """Return some dimensions of a variable, as far as it is known."""

@@ -58,6 +58,11 @@ class NodeChange(ABC):
     def subject(self) -> tuple[str, ...]:
         """The part of the node that it changes; a later change of the same subject replaces it."""
 
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it is, for messages."""
+
     @abstractmethod
     def apply(self, node: Node | None) -> Node:
         """Return the node with the change; `node` is None where there is no node yet."""
@@ -85,6 +90,10 @@ class Create(NodeChange):
     @property
     def subject(self) -> tuple[str, ...]:
         return ("node",)
+
+    @property
+    def words(self) -> str:
+        return "its creation"
 
     def apply(self, node: Node | None) -> Node:
         if node is None or repr(node) == repr(self.node):
@@ -122,7 +131,11 @@ class SetAttribute(AttributeChange):
 
     @property
     def subject(self) -> tuple[str, ...]:
-        return ("attribute", self.attribute.name)
+        return attribute_subject(self.attribute.name)
+
+    @property
+    def words(self) -> str:
+        return f"attribute {self.attribute.name!r}"
 
     def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
         name = self.attribute.name
@@ -139,10 +152,19 @@ class DeleteAttribute(AttributeChange):
 
     @property
     def subject(self) -> tuple[str, ...]:
-        return ("attribute", self.name)
+        return attribute_subject(self.name)
+
+    @property
+    def words(self) -> str:
+        return f"the removal of attribute {self.name!r}"
 
     def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
         return (known for known in attributes if known.name != self.name)
+
+
+def attribute_subject(name: str) -> tuple[str, ...]:
+    """Return the subject of all changes of an attribute."""
+    return ("attribute", name)
 
 
 def check_same_array(node: Node, array: ArrayDescription | None) -> None:
@@ -167,6 +189,10 @@ class MemberChange(NodeChange):
     @property
     def subject(self) -> tuple[str, ...]:
         return ("member", self.name)
+
+    @property
+    def words(self) -> str:
+        return f"member {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +259,10 @@ class AddDimension(NodeChange):
     def subject(self) -> tuple[str, ...]:
         return ("dimension", self.dimension.name)
 
+    @property
+    def words(self) -> str:
+        return f"dimension {self.dimension.name!r}"
+
     def apply(self, node: Node | None) -> Node:
         return _with_dimensions(_group(node), [self.dimension])
 
@@ -256,6 +286,10 @@ class ResizeDimension(NodeChange):
     @property
     def subject(self) -> tuple[str, ...]:
         return ("length", self.name)
+
+    @property
+    def words(self) -> str:
+        return f"the length of dimension {self.name!r}"
 
     def after(self, earlier: NodeChange) -> NodeChange:
         return _both(earlier, self)
@@ -300,6 +334,10 @@ class Resize(NodeChange):
     @property
     def subject(self) -> tuple[str, ...]:
         return ("length", str(self.axis))
+
+    @property
+    def words(self) -> str:
+        return f"its length along axis {self.axis}"
 
     def after(self, earlier: NodeChange) -> NodeChange:
         return _both(earlier, self)

@@ -14,7 +14,6 @@ from operator import itemgetter
 from nczfs.engine.metadata.changes import (
     NodeChange,
     Refused,
-    Resize,
     apply_all,
     apply_what_fits,
     in_order_of_storing,
@@ -23,6 +22,7 @@ from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.lengths import (
     Lengths,
+    as_long_as_declared,
     as_long_as_stored,
     groups_to_lengthen,
     growing,
@@ -33,11 +33,12 @@ from nczfs.engine.metadata.lengths import (
 )
 from nczfs.engine.metadata.names import PathLocks
 from nczfs.engine.metadata.storingturns import StoringTurns
+from nczfs.engine.metadata.withdrawn import Place, Withdrawn
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.model.hierarchy import Dimension, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
@@ -55,6 +56,7 @@ class Edits:
     guard : makes a context manager to enclose each change of the store.
     changed : called when the node at a path may read differently than before.
     storing : called with the key of a document, in the dataset, before it is written.
+    withdrawn : is told what the store refuses.
 
     Attributes
     ----------
@@ -72,10 +74,12 @@ class Edits:
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
         changed: Callable[[str], None] = lambda _: None,
         storing: Callable[[str], None] = lambda _: None,
+        withdrawn: Withdrawn | None = None,
     ) -> None:
         self._guard = guard
         self._storing = storing
         self._changed_at = changed
+        self._withdrawn = withdrawn or Withdrawn()
         self._pools = pools
         self._metadata = metadata
         self._root = root
@@ -109,6 +113,7 @@ class Edits:
 
     def _add(self, path: str, new: Sequence[NodeChange]) -> None:
         changes = self._changes.setdefault(path, {})
+        self._withdrawn.settle(self._at(path), new)
         are_first = True
         for change in new:
             earlier = changes.get(change.subject)
@@ -198,7 +203,7 @@ class Edits:
                     turns.enter_context(self._turns.then(waiting))
                     wanted |= {p: self._left(p, wanted.get(p, [])) for p in waiting}
                 # Changes that were withdrawn meanwhile are not pending any more.
-                now = {p: nodes[p] for p in together if wanted.get(p) and self._changes_of(p)}
+                now = {p: nodes[p] for p in together if wanted.get(p) and self.changes_of(p)}
                 for path, refused in self._store_all(now, wanted).items():
                     left = {id(change) for change, _ in refused}
                     stored[path] = [change for change in wanted[path] if id(change) not in left]
@@ -206,12 +211,8 @@ class Edits:
             # All together: an array reads only as long as its dimension, which is stored later.
             if self._reason_to_wait(failures, stored) is None:
                 for path, changes in stored.items():
-                    self._done(path, changes)
+                    self.drop(path, changes)
             return failures
-
-    def withdraw(self, path: str, change: NodeChange) -> None:
-        """Take back a change that could not be stored."""
-        self._done(path, [change])
 
     def forget(self, path: str) -> None:
         """Drop the changes of a removed node and all below it; those on their way still arrive."""
@@ -221,6 +222,7 @@ class Edits:
                 self._applied.pop(known, None)
             self._begun = {p for p in self._begun if not is_within(p, path)}
             self.revision += 1
+        self._withdrawn.forget(self._at(path))
         self._changed_at(path)
 
     def note_change(self) -> None:
@@ -243,6 +245,7 @@ class Edits:
                 found = self._dimensions.pop(group)
                 self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
             self.revision += 1
+        self._withdrawn.move(self._at(path), self._at(goal))
         for changed in (path, goal):
             self._changed_at(changed)
 
@@ -266,7 +269,7 @@ class Edits:
 
     def grows(self, path: str) -> bool:
         """Return whether a change of the node at a path changes a length."""
-        return any(map(is_length, self._changes_of(path)))
+        return any(map(is_length, self.changes_of(path)))
 
     def creates(self, path: str) -> bool:
         """Return whether the node at a path is a new one."""
@@ -301,7 +304,8 @@ class Edits:
         version = self.store(key, data, replaces)
         self._metadata.recent.still(self._root, path, join(self._root, key), replaces, version)
 
-    def _changes_of(self, path: str) -> list[NodeChange]:
+    def changes_of(self, path: str) -> list[NodeChange]:
+        """Return the changes of a node."""
         with self._lock:
             return list(self._changes.get(path, {}).values())
 
@@ -350,7 +354,7 @@ class Edits:
             try:
                 found[path] = load(path)
             except NczfsError as error:
-                self._refuse(path, [(each, error) for each in self._changes_of(path)], failures)
+                self._refuse(path, [(each, error) for each in self.changes_of(path)], failures)
         return found
 
     def _refuse(self, path: str, refused: Refused, failures: dict[str, NczfsError]) -> None:
@@ -360,16 +364,15 @@ class Edits:
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
-            self._done(path, lost)
-            for change in lost:
-                change.withdrawn(failures[path])
+            self.drop(path, lost)
+            self._withdrawn.note(self._at(path), lost, failures[path])
 
     def _reason_to_wait(
         self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]
     ) -> NczfsError | None:
         """Return why a document that makes others visible waits: a change that is still to come."""
         there = {id(change) for changes in stored.values() for change in changes}
-        waiting = (e for p, e in failures.items() if {*map(id, self._changes_of(p))} - there)
+        waiting = (e for p, e in failures.items() if {*map(id, self.changes_of(p))} - there)
         return next(waiting, None)
 
     def _store_all(
@@ -426,7 +429,7 @@ class Edits:
         if node is None or len(refused) == len(changes):
             return refused
         if isinstance(node, Variable) and self.format.declares:
-            node = self._as_long_as_declared(node, documents, taken)
+            node = as_long_as_declared(node, lambda p: self._group_with(documents, taken, p))
             node = as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents, found))
@@ -456,6 +459,13 @@ class Edits:
         self._doubtful -= doubtful
         return refused
 
+    def _group_with(
+        self, documents: StoreDocuments, taken: Mapping[str, list[NodeChange]], path: str
+    ) -> Node | None:
+        """Return a group with those of some changes that are about its dimensions."""
+        declaring = (change for change in taken.get(path, ()) if change.declares)
+        return self._changed(path, documents.node(self.format, path), declaring)[0]
+
     def _changed(
         self, path: str, node: Node | None, changes: Iterable[NodeChange]
     ) -> tuple[Node | None, Refused]:
@@ -465,28 +475,18 @@ class Edits:
         """
         return apply_what_fits(node, changes, is_begun=path in self._begun)
 
-    def _as_long_as_declared(
-        self, variable: Variable, documents: StoreDocuments, taken: Mapping[str, list[NodeChange]]
-    ) -> Variable:
-        """Return a variable with the lengths of its unlimited dimensions, with some changes."""
-        for axis, dimension in enumerate(variable.dimensions):
-            if dimension.unlimited:
-                path = dimension.group
-                declaring = (change for change in taken.get(path, ()) if change.declares)
-                group, _ = self._changed(path, documents.node(self.format, path), declaring)
-                known = group.dimensions if isinstance(group, GroupHeader) else ()
-                sizes = (other.size for other in known if other.name == dimension.name)
-                variable = Resize(axis, max(sizes, default=0), grows=True).apply(variable)
-        return variable
+    def _at(self, path: str) -> Place:
+        return self._metadata.zmap, Prefix("/".join(filter(None, (self._root, path))))
 
     def documents(self) -> StoreDocuments:
         """Return the single documents of the dataset."""
         return StoreDocuments(self._metadata, self._root, self._options)
 
-    def _done(self, path: str, stored: Iterable[NodeChange]) -> None:
+    def drop(self, path: str, settled: Iterable[NodeChange]) -> None:
+        """Forget changes of a node that are stored, or are withdrawn."""
         with self._lock:
             changes = self._changes.get(path, {})
-            for change in stored:
+            for change in settled:
                 if changes.get(change.subject) is change:
                     del changes[change.subject]
             self._applied.pop(path, None)

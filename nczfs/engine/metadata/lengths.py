@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeGuard
 
@@ -83,6 +83,22 @@ def with_lengths(
         if now is length or (now is not None and is_length(now) and now.grows and length.grows):
             found.append(length)
     return found
+
+
+def as_long_as_declared(variable: Variable, group: Callable[[str], Node | None]) -> Variable:
+    """Return a variable with the lengths of its unlimited dimensions.
+
+    Parameters
+    ----------
+    group : returns the group at a path, which declares dimensions.
+    """
+    for axis, dimension in enumerate(variable.dimensions):
+        if dimension.unlimited:
+            found = group(dimension.group)
+            known = found.dimensions if isinstance(found, GroupHeader) else ()
+            sizes = (other.size for other in known if other.name == dimension.name)
+            variable = Resize(axis, max(sizes, default=0), grows=True).apply(variable)
+    return variable
 
 
 def as_long_as_stored(

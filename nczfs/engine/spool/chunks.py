@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -282,6 +282,8 @@ class KeptChunk(SpoolEntry):
     done_by : objects that were sent to the store with all of it: nothing is left to put back where
         it has one of them.
     """
+
+    kind: ClassVar[str] = "chunk"
 
     details: ChunkDetails
     basis: Basis

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, ClassVar, Final, TypedDict
 
 from nczfs.engine.spool.basis import BLOCK_BYTES
 from nczfs.engine.spool.disk import disk, sync_directory
@@ -28,6 +28,7 @@ class SpoolEntry(ABC):
 
     Attributes
     ----------
+    kind : what it is, in words.
     url : of what was mounted; without secrets.
     key : of the object, or of the array that the chunk is of, below that URL.
     reason : why it was not stored.
@@ -35,6 +36,8 @@ class SpoolEntry(ABC):
     files : are its own, and go with it.
     voiding : what the log says once it is stored; None: it says nothing of it but by its files.
     """
+
+    kind: ClassVar[str]
 
     url: str
     key: str

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempprefix
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
 from nczfs.engine.process import ProcessIdentity
@@ -41,6 +41,8 @@ class Leftover(SpoolEntry):
     It is never put back. Nobody was promised its bytes: neither close nor fsync had answered for
     all of them.
     """
+
+    kind: ClassVar[str] = "incomplete file"
 
     size: int
 
@@ -75,6 +77,11 @@ class Found:
     def url(self) -> str:
         """The URL of what was mounted, if known."""
         return self.entry.url if self.entry is not None else self.home.url
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return "damaged entry" if self.entry is None else self.entry.kind
 
     @property
     def in_use(self) -> bool:

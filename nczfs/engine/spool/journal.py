@@ -118,6 +118,12 @@ class Journal:
             self._growing[prefix] = _Growth(array, is_pending)
             self.log.hold(VALUES, self._records)
 
+    def keeps_length(self, prefix: Prefix, axis: int, length: int) -> bool:
+        """Return whether it has such a length of an array, or a greater one."""
+        with self.log.lock:
+            known = self._growing.get(prefix)
+            return known is not None and known.array.shape[axis] >= length
+
     def settled(self, *, is_clean: bool) -> None:
         """Note that the store knows lengths; `is_clean`: no chunk is dirty. Never raises."""
         with self.log.lock:

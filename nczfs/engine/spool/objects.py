@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from nczfs.buffers import Buffer
 from nczfs.engine.spool.basis import BLOCK_BYTES, Sent, time_text
@@ -31,6 +32,8 @@ class KeptObject(SpoolEntry):
     missing : ranges that are those of that version.
     sent : what was sent to the store without an answer.
     """
+
+    kind: ClassVar[str] = "file"
 
     data: FileData
     replaces: Version

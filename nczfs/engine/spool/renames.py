@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import SpoolEntry, heading, heading_of, write_records
@@ -34,6 +34,8 @@ def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedRename(SpoolEntry):
     """A rename of the prefix `key` that did not end."""
+
+    kind: ClassVar[str] = "rename"
 
     goal: Prefix
 

@@ -84,6 +84,7 @@ class Spool:
     Attributes
     ----------
     log : says what is in the files, as far as they do not.
+    lost : what was to be kept and is not, each with the reason, in words.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Spool:
         self.survives = survives
         self.url = url
         self.bytes_max = bytes_max
+        self.lost: list[str] = []
         self._bytes_taken = 0
         self._kept: dict[Path, int] = {}
         self._lock = threading.Lock()

@@ -47,6 +47,10 @@ class Redeclare(AttributeChange):
     def subject(self) -> tuple[str, ...]:
         return ("dependent array", self.name)
 
+    @property
+    def words(self) -> str:
+        return f"the declaration of array {self.name!r}"
+
     def applied(self, attributes: Sequence[Attribute]) -> Iterable[Attribute]:
         changed = redeclared(attributes, self.name, self.partial)
         present = _declarations(attributes)

@@ -248,7 +248,7 @@ def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: st
     )
     if group in failures:
         for change in changes:
-            edits.withdraw(group, change)
+            edits.drop(group, [change])
         raise failures[group]
 
 

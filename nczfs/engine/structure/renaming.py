@@ -373,7 +373,7 @@ class _Renaming:
         dataset.edits.add(above, change)
         failures = dataset.edits.flush(dataset.node, lambda known: known == above, lengths={})
         if above in failures:
-            dataset.edits.withdraw(above, change)
+            dataset.edits.drop(above, [change])
             raise failures[above]
         return True
 

@@ -25,6 +25,7 @@ from nczfs.engine.writing.flushing import CLOSED, Flusher
 from nczfs.engine.writing.saving import Saver
 from nczfs.engine.writing.written import Region
 from nczfs.errors import NczfsError, NoSpace, Unavailable
+from nczfs.messages import counted
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 
@@ -288,6 +289,22 @@ class WriteBack:
                 _chunks_are(lost),
                 "it" if lost == 1 else "them",
             )
+
+    def lost(self) -> list[str]:
+        """Return which chunks are only in memory, in words."""
+        lost = [chunk for chunk in self._dirty.all() if chunk.is_only_here]
+        if not lost:
+            return []
+        error = next((e for c in lost if (e := c.unit.error) is not None), self._health.error)
+        return [f"{counted(len(lost), 'chunk')}, such as {lost[0].key}: {error}"]
+
+    def keeps_length(self, array: StoredArray, axis: int, length: int) -> bool:
+        """Return whether `nczfs recover` will make an array so long, because of values there."""
+        if self._journal is not None and self._journal.keeps_length(array.prefix, axis, length):
+            return True
+        chunks = (self.find(chunk_id) for chunk_id in self._dirty.ids(lambda a: a is array))
+        saved = (chunk.unit.io.array for chunk in chunks if chunk is not None and chunk.is_saved)
+        return any(each.shape[axis] >= length for each in saved)
 
     def join(self) -> None:
         """Wait for the background thread after `close`."""

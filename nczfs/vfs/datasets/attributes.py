@@ -21,6 +21,7 @@ from nczfs.errors import (
     PathError,
     PathExists,
     StaleHandle,
+    StoreError,
     StructureChanged,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
@@ -365,7 +366,11 @@ class OpenAttribute(OpenJudged):
         with self._text.taken() as data:
             if data is not None:
                 text = data
-                self._node.follow(lambda path: self._store(path, text))
+                try:
+                    self._node.follow(lambda path: self._store(path, text))
+                except StoreError as error:
+                    self._editing.lose_attribute(self._dataset, self._node.path, self._name, error)
+                    raise
                 self._was_there = True
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class HeldFiles:
             left = list(self._held.items())
         for (prefix, name), file in left:
             if file.size:
-                log.warning(
-                    "%s/%s: %d bytes are dropped: %s", prefix, name, file.size, file.waits_for
-                )
+                lost = f"{join(prefix, name)}: {file.size} bytes are dropped: {file.waits_for}"
+                log.warning("%s", lost)
+                self._spool.lost.append(lost)
             self.let_go(prefix, name)

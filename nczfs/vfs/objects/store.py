@@ -194,9 +194,13 @@ class ObjectStore:
 
     def keep(self, staged: StagedFile | None, key: Key, replaces: Version, reason: str) -> Path:
         """Leave a file that could not be stored in the spool; None: an empty one."""
-        if staged is None:
-            staged = self._spool.pressed(lambda: stage(self._spool, key))
-        return staged.keep(key, replaces, reason)
+        try:
+            if staged is None:
+                staged = self._spool.pressed(lambda: stage(self._spool, key))
+            return staged.keep(key, replaces, reason)
+        except NczfsError:
+            self._spool.lost.append(f"{key}: {reason}")
+            raise
 
     def base_of(self, stat: Stat) -> Base:
         """Return a version of an object as the initial contents of a staged file."""

@@ -11,6 +11,7 @@ import pytest
 from nczfs.cli import umount
 from nczfs.cli.status import Waiting, status_lines, waiting_text
 from nczfs.fuse.mounting import MountError
+from nczfs.vfs.ending import EndNote
 from nczfs.vfs.unsaved import unsaved_text
 
 STATUS: dict[str, Any] = {
@@ -86,16 +87,18 @@ def test_umount_says_what_a_daemon_that_takes_long_waits_for(
 ) -> None:
     monkeypatch.setattr(umount, "PATIENCE_S", 0.1)
     with subprocess.Popen(["sleep", "600"]) as process:
-        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), STATUS | changed)
+        note = EndNote()
+        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), STATUS | changed, note)
         try:
             with pytest.raises(MountError, match=r"has not ended after 0\.2 s; what it .*/spool/x"):
-                umount.wait("/mnt", daemon, 0.2)
+                daemon.wait("/mnt", 0.2)
             assert capsys.readouterr().err == f"nczfs: /mnt: unmounted; for up to 0.1 s {told}\n"
             process.kill()
-            umount.wait("/mnt", daemon, 60.0)
+            assert daemon.wait("/mnt", 60.0).failure == "the daemon was killed"
         finally:
             process.kill()
             os.close(daemon.descriptor)
+            note.close()
 
 
 def test_the_spool_is_named_with_the_remedy() -> None:
