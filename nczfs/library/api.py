@@ -256,6 +256,8 @@ class OpenDataset(Group):
         Raises
         ------
         the first error. What could not be stored is kept, and the next `sync` tries again.
+        StructureChanged : another client has removed or replaced a variable; what was written to it
+            is lost, which is raised once.
         """
         if self._editor is not None:
             self._editor.sync()

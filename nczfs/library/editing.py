@@ -81,6 +81,7 @@ class Editing:
             stored = paths  # a rename may have changed them meanwhile
         for variable, array in zip(variables, arrays, strict=True):
             self.show(dataset, variable.key, array)
+        for array in arrays:
             array.check_kept()  # the background may have met the error before this call
 
     def show(self, dataset: Dataset, path: str, array: StoredArray) -> None:

@@ -65,6 +65,7 @@ class TreeFileSystem(FileSystem):
     ending : returns what is left after `close`.
     close : closes what the nodes depend on.
     notifier : of the kernel; None if nothing is mounted.
+    directories_last : see `InodeTable`.
     """
 
     def __init__(
@@ -84,8 +85,9 @@ class TreeFileSystem(FileSystem):
         ending: Callable[[], Ending],
         close: Callable[[], None],
         notifier: Notifier | None = None,
+        directories_last: bool = False,
     ) -> None:
-        self.inodes = InodeTable(root)
+        self.inodes = InodeTable(root, directories_last=directories_last)
         self.kernel = KernelCache(self.inodes, notifier, pages_ttl_s)
         self._appearance = appearance
         self._read_only = read_only

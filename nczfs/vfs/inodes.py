@@ -13,11 +13,10 @@ from nczfs.vfs.nodes import Directory, NumberedDirectory, TreeNode
 
 # A directory of more entries than this numbers them one by one, when they are looked up: inode
 # numbers have 64 bits, and are never reused.
-BLOCK_COUNT_MAX = 1 << 40
+BLOCK_COUNT_MAX = 1 << 32
 
-# `cp -r` copies the entries of a directory in the order of their numbers (coreutils, savedir.c:
-# SAVEDIR_SORT_FASTREAD). An array has to be there before those that it declares.
-FIRST_OF_DIRECTORIES = 1 << 62
+# Less than 2^53, since some programs hold inode numbers as doubles.
+FIRST_OF_LAST_DIRECTORIES = 1 << 52
 
 
 class Inode:
@@ -83,16 +82,22 @@ class _Block:
 class InodeTable:
     """Inodes by number and by place. Numbers come from counters and are never reused.
 
-    Directories have greater numbers than all files.
 
     Entries of a `NumberedDirectory` get a block of consecutive numbers without separate records,
     so that ten million chunk files cost nothing. `_lock` guards all tables and counts.
+
+    Parameters
+    ----------
+    directories_last : whether directories have greater numbers than files. `cp -r` copies the
+        entries of a directory in the order of their numbers (coreutils, savedir.c:
+        SAVEDIR_SORT_FASTREAD), and an array has to be there before those that it declares. Other
+        mounts have small numbers, for programs whose inode numbers have 32 bits.
     """
 
-    def __init__(self, root: Directory) -> None:
+    def __init__(self, root: Directory, *, directories_last: bool = False) -> None:
         self._lock = threading.Lock()
         self._next = ROOT_INODE + 1
-        self._next_directory = FIRST_OF_DIRECTORIES
+        self._next_directory = FIRST_OF_LAST_DIRECTORIES if directories_last else None
         self._by_number: dict[int, Inode] = {}
         self._children: dict[int, dict[str, Inode]] = {}
         self._blocks: list[_Block] = []
@@ -296,7 +301,7 @@ class InodeTable:
         return "/" + "/".join(reversed(names))
 
     def _new_number(self, node: TreeNode) -> InodeNo:
-        if isinstance(node, Directory):
+        if self._next_directory is not None and isinstance(node, Directory):
             self._next_directory += 1
             return InodeNo(self._next_directory - 1)
         self._next += 1
@@ -352,7 +357,8 @@ class InodeTable:
         return self._blocks[number]
 
     def _block_for(self, parent: Inode, directory: NumberedDirectory) -> _Block | None:
-        if directory.count > BLOCK_COUNT_MAX:
+        is_room = self._next + directory.count < FIRST_OF_LAST_DIRECTORIES
+        if directory.count > BLOCK_COUNT_MAX or not is_room:
             return None
         block = self._block_of.get(parent.ino)
         if block is None or block.directory.token != directory.token:

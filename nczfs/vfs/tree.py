@@ -196,6 +196,7 @@ class _Mounted:
             ending=self._ending,
             close=_steps(self._netcdf.close, self._engine.close, spool.close, zmap.close),
             notifier=notifier,
+            directories_last=self._datasets.choice.is_for_copies,
         )
 
     def _datasets_tree(self, place: StoreUrl, options: VfsOptions) -> DatasetsTree:

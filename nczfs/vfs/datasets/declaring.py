@@ -33,7 +33,7 @@ from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.views.declaration import WantedNode, WantedVariable, wanted_node
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, join
 
 INFO_BYTES_MAX = 16 << 20
 
@@ -135,10 +135,10 @@ class OpenDeclaration(OpenJudged):
         arrivals = self._context.arrivals
         assert arrivals is not None
         with arrivals.making.closed(self._dataset.prefix(path)):
-            came = self._hollow_below(path)
+            came = [each[len(path) :].lstrip("/") for each in self._hollow_below(path)]
             making.make(path, wanted)
             for each in came:
-                above, _, name = self._dataset.prefix(each).rpartition("/")
+                above, _, name = join(self._node.prefix, each).rpartition("/")
                 arrivals.hidden.put(Prefix(above), name)
 
     def close(self) -> None:

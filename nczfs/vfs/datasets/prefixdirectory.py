@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 
 from nczfs import metrics
@@ -145,13 +145,17 @@ class PrefixDirectory(Directory):
 
     def mkdir(self, name: str, mode: int) -> Directory:
         """Make a group in a group; anywhere else a new dataset."""
-        arrivals = self.tree.arrivals
-        with nullcontext() if arrivals is None else arrivals.making.inside(lambda: self.prefix):
-            return self._make(name)
+        arrivals, known = self.tree.arrivals, self.resolve()
+        if arrivals is None:
+            return self._make(name, known)
+        with arrivals.making.inside(lambda: keys.join(self.prefix, name)):
+            resolved = self.resolve()
+            if isinstance(known, At) and not isinstance(resolved, At):
+                raise NoSuchPath(f"{name}: its group was renamed or removed")
+            return self._make(name, resolved)
 
-    def _make(self, name: str) -> Directory:
+    def _make(self, name: str, resolved: Resolved) -> Directory:
         editing = self._editing
-        resolved = self.resolve()
         if editing is None or isinstance(resolved, Broken):
             raise self.refusal(name)
         if isinstance(resolved, At) and name == ATTRIBUTES and self._shows_attributes(resolved):
@@ -185,8 +189,7 @@ class PrefixDirectory(Directory):
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
         """Make a file that a copy of a dataset needs, or in an empty group one to be imported."""
-        resolved = self.resolve()
-        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        incoming = self._incoming(self.resolve())
         if incoming is None:
             raise self.refusal(name)
         try:
@@ -222,8 +225,7 @@ class PrefixDirectory(Directory):
 
     def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Give a held file its name."""
-        resolved = self.resolve()
-        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        incoming = self._incoming(self.resolve())
         if incoming is None:
             raise self.refusal(name)
         if not isinstance(target, PrefixDirectory) or target.prefix != self.prefix:
@@ -242,8 +244,7 @@ class PrefixDirectory(Directory):
 
     def _is_replaceable(self, name: str) -> bool:
         """Return whether the content of this group can be replaced by a file of a name."""
-        resolved = self.resolve()
-        incoming = self._incoming(resolved) if isinstance(resolved, At) else None
+        incoming = self._incoming(self.resolve())
         return incoming is not None and incoming.replaces(name)
 
     def rmdir(self, name: str) -> None:
@@ -349,10 +350,10 @@ class PrefixDirectory(Directory):
         self.tree.context.refusals.note_once(self.prefix, name, str(error))
         return error
 
-    def _incoming(self, at: At) -> Incoming | None:
-        """Return what takes new files; None: the dataset is read-only."""
+    def _incoming(self, at: Resolved) -> Incoming | None:
+        """Return what takes new files; None: this is no node, or the dataset is read-only."""
         editing = self._editing
-        if editing is None:
+        if editing is None or not isinstance(at, At):
             return None
         return Incoming(self.tree, editing, at, self._name, self._is_empty(at))
 
