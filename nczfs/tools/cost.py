@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
+import numpy as np
+
 from nczfs import metrics
 from nczfs.engine.arrays.selection import Axis, select
 from nczfs.library.variable import Variable
@@ -81,7 +83,7 @@ def read_cost(variable: Variable, box: tuple[object, ...]) -> ReadCost:
     selection = select(box, array.shape)
     cuts, units = array.grid.cuts, array.units.cuts
     numbers = [touched(axis, c) for axis, c in zip(selection.axes, cuts, strict=True)]
-    objects = [_objects(n, c, u) for n, c, u in zip(numbers, cuts, units, strict=True)]
+    objects = [touched(axis, u) for axis, u in zip(selection.axes, units, strict=True)]
     chunk_count, object_count = prod(map(len, numbers)), prod(map(len, objects))
     most = max(1, min(SAMPLE_MAX, SAMPLE_BYTES // (2 * max(1, array.chunk_bytes))))
     first: list[ChunkIndex] = []
@@ -117,23 +119,16 @@ def read_cost(variable: Variable, box: tuple[object, ...]) -> ReadCost:
 
 
 def touched(axis: Axis, cuts: Cuts) -> Sequence[int]:
-    """Return the chunks along a dimension that a selection touches, in order."""
+    """Return the chunks (or objects) along a dimension that a selection touches, in order."""
     if not len(axis):
         return ()
     assert isinstance(axis, range)
     first, last = cuts.at(axis[0]).number, cuts.at(axis[-1]).number
     if axis.step <= min(cuts.lengths) or len(axis) > LISTED_MAX:
         return range(first, last + 1)
-    return list(dict.fromkeys(cuts.at(position).number for position in axis))
-
-
-def _objects(numbers: Sequence[int], cuts: Cuts, units: Cuts) -> Sequence[int]:
-    """Return the objects along a dimension that chunks lie in, in order."""
-    if not numbers:
-        return ()
-    if isinstance(numbers, range):
-        return range(_object(numbers[0], cuts, units), _object(numbers[-1], cuts, units) + 1)
-    return list(dict.fromkeys(_object(number, cuts, units) for number in numbers))
+    numbers, _ = cuts.found(np.arange(axis.start, axis.stop, axis.step))
+    found: list[int] = numbers[np.diff(numbers, prepend=-1) > 0].tolist()
+    return found
 
 
 def _object(number: int, cuts: Cuts, units: Cuts) -> int:

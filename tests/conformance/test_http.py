@@ -39,6 +39,7 @@ class _Served(ZMapReadSuite):
     """A directory that a server shows below a place of its own."""
 
     key_beside_prefix = False
+    page_keys = 100  # an index page has all names
     server = "nginx"
     place = ""
 

@@ -17,6 +17,7 @@ from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 
 
 class TestPromptZip(ZMapSuite):
+    page_keys = 20  # it has no pages, and each object is a commit
     path: Path
 
     @pytest.fixture
