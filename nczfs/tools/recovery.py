@@ -23,11 +23,12 @@ from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.overlay import Written, overlay
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import MetadataError, NczfsError, NoSuchNode, SpoolError, StoreError
+from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, SpoolError, StoreError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, parse_prefix
+from nczfs.zmap.keys import Prefix, join, parse_prefix
+from nczfs.zmap.securing import secure
 from nczfs.zmap.url import StoreUrl
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class Store:
         self._datasets: dict[Prefix, Dataset | None] = {}
         self._places: dict[tuple[Path, str], int | None] = {}
         self._copied: set[Prefix] = set()  # datasets whose consolidated metadata are right
+        self._secured: set[tuple[Prefix, tuple[int, ...]]] = set()  # arrays with their lengths
         zmap.prepare_writing()
 
     def close(self) -> None:
@@ -287,3 +289,17 @@ class Store:
             node = dataset.node(variable.path)
             assert isinstance(node, Variable)
             dataset.array(node)
+        self._secure(dataset, variable, wanted)
+
+    def _secure(self, dataset: Dataset, variable: Variable, shape: Sequence[int]) -> None:
+        """Make durable that a variable is so long: the mount need not have waited for the disk."""
+        place = dataset.prefix(variable.path), tuple(shape)
+        if place in self._secured:
+            return
+        single, copy = dataset.format.single, dataset.format.copy
+        paths = dict.fromkeys([variable.path, *(d.group for d in variable.dimensions)])
+        keys = {key for path in paths for key in single.keys(path)}
+        for key in keys | ({copy.key} if copy is not None else set()):
+            with contextlib.suppress(NoSuchObject):
+                secure(self._zmap, join(dataset.root, key))
+        self._secured.add(place)

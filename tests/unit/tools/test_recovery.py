@@ -18,6 +18,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from nczfs.cli import main
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
@@ -32,11 +33,14 @@ from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
+from nczfs.tools.verify.subject import subject_at
+from nczfs.tools.verify.verification import Verification
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.directory.store import DirectoryZMap
 from nczfs.zmap.keys import Prefix, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.url import parse_url
+from tests.support.power import Disk
 
 PLAIN: dict[str, Any] = {"dimensions": (10,), "dtype": "i4", "chunks": (4,), "fillvalue": -1}
 
@@ -306,6 +310,30 @@ def test_a_length_that_was_stored_before_the_end_is_in_the_consolidated_metadata
     copy.write_bytes(old)
     assert put_back(spool_dir) == []
     assert json.loads(copy.read_bytes())["metadata"]["v/.zarray"]["shape"] == [6]
+
+
+@pytest.mark.parametrize("metadata_format", ["nczarr", "zarr2", "zarr3"])
+def test_a_length_that_the_store_has_already_is_made_durable_before_the_entry_goes(
+    metadata_format: str, url: str, spool_dir: Path, tmp_path: Path
+) -> None:
+    """SEMANTICS W53: the mount that stored it need not have waited for the disk."""
+    with open_url(url, "w", format=metadata_format, consolidated=True) as dataset:
+        dataset.create_dimension("t", None)
+        dataset.create_variable("v", ("t",), "i4", chunks=(4,), fillvalue=-1)
+        dataset.resize_dimension("t", 2)
+    disk = Disk(Path(url))
+    with open_url(url, "r+") as dataset:
+        dataset.resize_dimension("t", 6)
+    with dying_mount(url, spool_dir) as v:
+        write(v, (5,), [55])
+    with disk.watched():
+        assert main.main(["recover", "--spool-dir", str(spool_dir)]) == 0
+    assert list(spool_dir.iterdir()) == []
+    after = disk.after_failure(tmp_path / "after")
+    with open_url(str(after)) as dataset:
+        assert dataset.variables["v"][:].tolist() == [-1] * 5 + [55]
+    with subject_at(str(after)) as subject:
+        assert list(Verification(subject).run("")) == []
 
 
 CHANGES: dict[str, dict[str, Any]] = {
