@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Final, NoReturn, Protocol
 
+from nczfs import zlibs
 from nczfs.errors import BadMetadata, CorruptStore
 from nczfs.messages import reason
 from nczfs.model.printing import printable
@@ -130,7 +130,7 @@ class Inflating:
         self._what = what
         self._begin = source.offset
         self._inflated_bytes = inflated_bytes
-        self._inflater = zlib.decompressobj()
+        self._inflater = zlibs.decompressor()
         self._waiting = b""
 
     def take(self, size: int) -> bytes:
@@ -158,8 +158,8 @@ class Inflating:
             self._waiting = self._source.take(min(self._left, _PIECE_BYTES), self._what)
             self._left -= len(self._waiting)
         try:
-            found = self._inflater.decompress(self._waiting, most)
-        except zlib.error as error:
+            found: bytes = self._inflater.decompress(self._waiting, most)
+        except zlibs.errors as error:
             self._fail(f"is no zlib stream: {reason(error)}")
         self._waiting = self._inflater.unconsumed_tail
         return found

@@ -6,13 +6,13 @@ other readers take numbers as big-endian whatever it is.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
+from nczfs import zlibs
 from nczfs.buffers import Buffer, Values
 from nczfs.errors import BadValue
 from nczfs.model.boxes import Box
@@ -186,7 +186,7 @@ def _arrays(
         data: Buffer = big_endian(_of(values, box), type_)
         nbytes = len(data)
         if deflate is not None and nbytes:
-            data = zlib.compress(data, deflate)
+            data = zlibs.compressed(data, deflate)
             yield array_head(name, type_, inside, nbytes=len(data), inflated_bytes=nbytes)
         else:
             yield array_head(name, type_, inside, nbytes=nbytes)

@@ -21,7 +21,8 @@ class Answer:
 
     Attributes
     ----------
-    pieces : of its body, each of which is made when it is sent. If the first one raises
+    pieces : of its body, each of which is made when it is sent. An empty one gives the client time
+        to go away, while the next one is not made yet. If the first one raises
         `NczfsError`, that is answered instead; if a later one does, the connection is cut, so that
         no client takes what it has received for everything.
     size : of the body, in bytes; None: not known beforehand, or not to be told.

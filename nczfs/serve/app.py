@@ -121,6 +121,8 @@ def application(
                 await made(lambda: _close(pieces))
             else:
                 first = await made(lambda: next(pieces, None), threads)
+                while first is not None and not len(first) and not await request.is_disconnected():
+                    first = await made(lambda: next(pieces, None), threads)
         except NczfsError as error:
             if not is_ordinary(error):
                 log.warning("%s: %s", shown(request.url.path), error)

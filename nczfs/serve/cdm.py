@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
+from nczfs import zlibs
 from nczfs.buffers import Buffer
 from nczfs.cdl import printer as cdl
 from nczfs.engine.metadata.ledger import Shelf
@@ -251,17 +251,17 @@ class CdmRemote:
         of its own. Later errors are raised: within a message, readers take any bytes for values.
         """
         for number, part in enumerate(parts):
-            pieces = self._message(group, part, level)
+            is_begun = False
             try:
-                first = next(pieces)
+                for piece in self._message(group, part, level):
+                    is_begun = is_begun or len(piece) > 0
+                    yield piece
             except NczfsError as error:
-                if not number:
+                if is_begun or not number:
                     raise
                 log.warning("/%s: %s: %s", group.path, shown(part.name), error)
                 yield error_message(StreamError(failure_text(error)))
                 return
-            yield first
-            yield from pieces
 
     def _message(self, group: ServedGroup, part: _Part, level: int | None) -> Iterator[Buffer]:
         section, type_ = part.section, part.type
@@ -392,11 +392,15 @@ def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
 def _deflated(
     part: _Part, numbers: Iterator[Buffer], size: int, level: int, block_bytes: int
 ) -> Iterator[Buffer]:
-    """Yield a message with one zlib stream, whose length is known when it is complete."""
-    compressor = zlib.compressobj(level)
+    """Yield a message with one zlib stream, whose length is known when it is complete.
+
+    Before that, nothing is yielded for each block, so that the work may end there.
+    """
+    compressor = zlibs.compressor(level)
     with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spooled:
         for values in numbers:
             spooled.write(compressor.compress(values))
+            yield b""
         spooled.write(compressor.flush())
         nbytes = spooled.tell()
         spooled.seek(0)

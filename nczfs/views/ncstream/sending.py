@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from nczfs import zlibs
 from nczfs.buffers import Buffer, Values
 from nczfs.engine.arrays.array import Array, now
 from nczfs.engine.dataset import Dataset
@@ -186,7 +186,7 @@ class _Sender:
             yield array_head(name, type_, section, nbytes=len(data))
             yield data
         else:
-            packed = zlib.compress(data, self._deflate)
+            packed = zlibs.compressed(data, self._deflate)
             yield array_head(name, type_, section, nbytes=len(packed), inflated_bytes=len(data))
             yield packed
 

@@ -185,6 +185,44 @@ def test_what_nobody_reads_any_more_is_not_made(service: Served) -> None:
         ended.wait()
 
 
+@pytest.mark.parametrize("before", ["", "good;"])
+def test_what_nobody_waits_for_any_more_is_not_deflated(
+    store: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """SEMANTICS V6. Nothing is sent before everything is deflated."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(*words: Any) -> Iterator[Any]:
+        if words[1] != (range(64), range(MIB)):
+            yield from value_blocks(*words)
+            return
+        block = next(value_blocks(*words))
+        try:
+            while True:
+                begun.set()
+                yield block
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("nczfs.serve.cdm.value_blocks", endless)
+    monkeypatch.setattr("nczfs.serve.cdm.tempfile.SpooledTemporaryFile", lambda _: _Nowhere())
+    with served(store) as service:
+        connection = service.connection()
+        connection.request("GET", f"/cdmremote/a.zarr?req=data&var={before}large&deflate=1")
+        if before:
+            connection.getresponse().read(1)
+        assert begun.wait(DEADLINE_S)
+        connection.close()
+        assert ended.wait(DEADLINE_S)
+
+
+class _Nowhere(BytesIO):
+    """A file that keeps nothing."""
+
+    def write(self, data: Any, /) -> int:
+        return len(data)
+
+
 def test_a_client_that_takes_nothing_is_cut_off(store: Path) -> None:
     """SEMANTICS V6."""
     options = ServerOptions(port=0, stall_s=0.5)
