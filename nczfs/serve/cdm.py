@@ -26,11 +26,11 @@ from nczfs.messages import shown, size_text
 from nczfs.model.hierarchy import Group
 from nczfs.ncstream.data import (
     array_head,
-    data_messages,
     error_message,
     list_head,
     ragged_blocks,
     ragged_head,
+    rows_frame,
 )
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 REQUESTS: Final = ("header", "data", "CDL", "NcML", "capabilities")
 ROWS_BYTES_MAX: Final = 64 << 20
-"""Structures are sent as one message that is made in memory."""
+"""Clients read a message of structures as a whole."""
 
 _NCSTREAM: Final = {"Content-Description": "ncstream"}
 _XML: Final = "application/xml"
@@ -295,10 +295,10 @@ class CdmRemote:
                     list_head(part.name, type_, section), (_opaque(values) for values in blocks)
                 )
             case DataType.STRUCTURE:
-                form = cell_form(native, elements.cell)
-                rows = b"".join(form.render(values) for values in blocks)
-                values = np.frombuffer(rows, elements.cell).reshape(section.shape)
-                yield b"".join(data_messages(part.name, type_, section, values))
+                form = cell_form(native, elements.cell.newbyteorder(">"))
+                before, after = rows_frame(part.name, section, form.width)
+                yield from _headed(before, (form.render(values) for values in blocks))
+                yield after
             case _:
                 numbers: Iterator[Buffer]
                 form = cell_form(native, elements.cell.newbyteorder(">"))

@@ -17,6 +17,8 @@ from nczfs.engine.options import Tally
 from nczfs.model.grid import ChunkGrid
 
 AHEAD_MAX = 64  # chunks
+OBJECTS_MAX = 4096
+"""Elements of variable length in a block: nothing tells how long they are."""
 
 
 def value_blocks(
@@ -36,7 +38,7 @@ def value_blocks(
     Parameters
     ----------
     fresh_since : chunks that were last confirmed before that time are confirmed again.
-    block_bytes : of a block; for elements of variable length it counts their references.
+    block_bytes : of a block; one of elements of variable length has up to `OBJECTS_MAX`.
     dtype : of the blocks: the native one, or that in another byte order, which costs less than to
         change it afterwards; None: the native one.
 
@@ -46,9 +48,8 @@ def value_blocks(
     """
     dtype = dtype or array.description.dtype.native
     tally = Tally()
-    selections = block_selections(
-        ranges, array.description.chunk_shape, max(1, block_bytes // max(1, dtype.itemsize))
-    )
+    count = OBJECTS_MAX if dtype.hasobject else max(1, block_bytes // max(1, dtype.itemsize))
+    selections = block_selections(ranges, array.description.chunk_shape, count)
     blocks = (_Block(array, selection, dtype, tally, fresh_since) for selection in selections)
     following = next(blocks, None)
     while following is not None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
+
+import numpy as np
 
 import nczfs
 from nczfs.engine.options import EngineOptions
+from nczfs.ncstream import Array, read
 from nczfs.serve.budget import Budget
-from nczfs.serve.cdm import CdmRemote
+from nczfs.serve.cdm import CdmQuery, CdmRemote
 from nczfs.serve.store import ServedStore
+from nczfs.views.ncstream.header import stream_header
 from nczfs.zmap.registry import StoreOptions
 
 
@@ -31,3 +36,24 @@ def test_what_a_group_shows_is_made_again_only_if_the_group_has_changed(tmp_path
         (v,) = remote.content(store.group("d.zarr")).root.variables
         assert [a.value for a in v.attributes if a.name == "units"] == ["m"]
         assert remote.content(store.group("d.zarr/g")) is inner
+
+
+def test_no_piece_of_an_answer_is_longer_than_a_block(tmp_path: Path) -> None:
+    """SEMANTICS V6. Structures and elements of any length are no exception."""
+    table = np.dtype([("a", "i4"), ("b", "f8", (2,))])
+    rows = np.zeros(1 << 19, table)
+    rows["a"] = np.arange(1 << 19)
+    long = np.array(["x" * 500] * 10_000, object)
+    with nczfs.open(str(tmp_path / "d.zarr"), "w", format="zarr2") as made:
+        made.create_variable("rows", rows.shape, table, rows, chunks=(1000,))
+        made.create_variable("long", long.shape, str, long, chunks=(100,))
+    with closing(ServedStore(str(tmp_path), StoreOptions(), EngineOptions())) as store:
+        budget = Budget()
+        remote = CdmRemote(store, budget)
+        for name, expected in (("rows", rows), ("long", long)):
+            pieces = list(remote.answer("d.zarr", CdmQuery("data", name), "http://x/").pieces)
+            assert max(map(len, pieces)) <= budget.block_bytes
+            data = BytesIO(b"".join(map(bytes, pieces)))
+            header = stream_header(remote.content(store.group("d.zarr")))
+            found = [each.values for each in read(data, header=header) if isinstance(each, Array)]
+            assert np.array_equal(np.concatenate(found).astype(expected.dtype), expected)
