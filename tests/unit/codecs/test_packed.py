@@ -40,7 +40,7 @@ def depth_and_members(value: Any) -> tuple[int, int]:
     return depth, own + sum(members for _, members in below)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(value=VALUES)
 def test_depth_and_members_are_those_of_the_value(value: Any) -> None:
     # A list with the heads of long lists has the value looked at, however small it is.

@@ -32,7 +32,7 @@ from nczfs.zmap.registry import open_store
 from tests.support.copies import checksums, chunk_keys, copied, new_url
 
 SIDE = 1000
-STORED = 1000
+STORED = 400
 READS_MAX = 3 * STORED
 """Of chunks: each stored one, and some that the work finds missing."""
 
@@ -47,7 +47,7 @@ def places() -> list[tuple[int, int, int]]:
 
 @pytest.fixture(scope="module")
 def url() -> str:
-    """An array with a grid of 10^9 chunks of one element each, and 1,000 of them."""
+    """An array with a grid of 10^9 chunks of one element each, and 400 of them."""
     url = new_url()
     store = open_store(url)
     put_group(store, "")
