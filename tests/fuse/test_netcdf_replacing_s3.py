@@ -149,7 +149,7 @@ def test_the_next_mount_completes_what_a_killed_one_has_left(
     swift = swift_with_faults.server
     bucket = swift.new_bucket()
     make_dataset(swift.url(bucket, "foo.zarr"))
-    large = write_field(tmp_path / "2.nc", 2, rows=1600)
+    large = write_field(tmp_path / "2.nc", 2, rows=240)
     spool = ("--spool-dir", str(tmp_path / "spool"))
     mounting = mounting_of(swift.url(bucket), *OPTIONS, *spool)
     with served(mounting, expect=".", exit_codes=None) as mount:
