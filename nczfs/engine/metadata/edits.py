@@ -32,6 +32,7 @@ from nczfs.engine.metadata.lengths import (
     with_lengths,
 )
 from nczfs.engine.metadata.names import PathLocks
+from nczfs.engine.metadata.newdocuments import NewDocuments
 from nczfs.engine.metadata.storingturns import StoringTurns
 from nczfs.engine.metadata.withdrawn import Place, Withdrawn
 from nczfs.engine.pools import Pools
@@ -92,7 +93,7 @@ class Edits:
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
         self.own_claims: set[str] = set()
-        self._begun: set[str] = set()  # new nodes of which some documents may be in the store
+        self._begun = NewDocuments(metadata, root, guard)
         self._doubtful: set[str] = set()  # documents whose last write got no answer
         self.revision = 0
 
@@ -157,12 +158,9 @@ class Edits:
     def created_below(self, path: str) -> list[str]:
         """Return the names of new nodes right below a group that are not in the store yet."""
         start = f"{path}/" if path else ""
-        found = []
-        for known, changes in list(self._changes.items()):
-            name = known.removeprefix(start)
-            if known.startswith(start) and name and "/" not in name and ("node",) in changes:
-                found.append(name)
-        return found
+        new = [known for known, changes in list(self._changes.items()) if ("node",) in changes]
+        names = (known.removeprefix(start) for known in new if known.startswith(start))
+        return [name for name in names if name and "/" not in name]
 
     def flush(
         self,
@@ -220,7 +218,7 @@ class Edits:
             for known in [p for p in self._changes if is_within(p, path)]:
                 del self._changes[known]
                 self._applied.pop(known, None)
-            self._begun = {p for p in self._begun if not is_within(p, path)}
+            self._begun.forget(path)
             self.revision += 1
         self._withdrawn.forget(self._at(path))
         self._changed_at(path)
@@ -239,7 +237,7 @@ class Edits:
             for known in [p for p in self._changes if is_within(p, path)]:
                 self._changes[_moved(known, path, goal)] = self._changes.pop(known)
                 self._applied.pop(known, None)
-            self._begun = {_moved(p, path, goal) if is_within(p, path) else p for p in self._begun}
+            self._begun.move(path, goal)
             for group in [g for g in self._dimensions if is_within(g, path)]:
                 new = _moved(group, path, goal)
                 found = self._dimensions.pop(group)
@@ -364,6 +362,7 @@ class Edits:
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
+            self._begun.undo(path, lost)
             self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, failures[path])
 
@@ -446,15 +445,16 @@ class Edits:
             self._storing(key)
         for key, data in written.items():
             document, covered = without_covered(self.format, data, key, self.own_claims)
+            replaces = documents.used[join(self._root, key)]
             try:
-                self.store(key, document, documents.used[join(self._root, key)])
+                version = self.store(key, document, replaces)
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._begun.add(path)  # it is unknown whether it was written
+                self._begun.note(path, key, document, replaces)
                 self._doubtful.add(key)
                 raise
-            self._begun.add(path)
+            self._begun.note(path, key, document, replaces, version)
             self.own_claims -= covered
         self._doubtful -= doubtful
         return refused
@@ -473,7 +473,7 @@ class Edits:
 
         Documents of a node that this process began to store count as its own.
         """
-        return apply_what_fits(node, changes, is_begun=path in self._begun)
+        return apply_what_fits(node, changes, is_begun=self._begun.has(path))
 
     def _at(self, path: str) -> Place:
         return self._metadata.zmap, Prefix("/".join(filter(None, (self._root, path))))

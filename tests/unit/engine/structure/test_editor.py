@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nczfs.engine.options import EngineOptions
+from nczfs.engine.structure.editor import Editor
 from nczfs.errors import (
+    AccessDenied,
     BadSelection,
     NameTaken,
     NoSuchNode,
@@ -452,3 +455,52 @@ def test_a_copy_that_was_stale_when_the_dataset_was_opened_is_made_true(
         dataset.attrs["more"] = 1
         dataset.sync()
         assert dataset._dataset.stale() == []
+
+
+@pytest.mark.parametrize("metadata_format", ["zarr2", "nczarr", "zarr3"])
+@pytest.mark.parametrize("after", [False, True])
+def test_nothing_is_left_of_a_variable_that_the_store_refused_halfway(
+    metadata_format: str, after: bool, memory: MemoryZMap
+) -> None:
+    """SEMANTICS W27: the answer to the first try is lost, before or after it took effect."""
+    with open_zmap(memory, "w", format=metadata_format) as dataset:
+        dataset.attrs["a"] = 1
+    before = keys(memory)
+    last = 0 if metadata_format == "zarr3" else 1
+    faulty = Faulty(memory)
+    for failing in range(last + 1):
+        with open_zmap(faulty, "r+") as dataset:
+            faulty.arm(Fault(failing, after=after, operations=frozenset({"write"})))
+            with pytest.raises(StoreError):
+                _make_v(dataset)
+            faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=100))
+            with suppress(StoreError):
+                dataset.sync()
+            faulty.arm()
+            if not (after and failing == last):  # then nothing was left to refuse
+                assert keys(memory) == before
+                _make_v(dataset)
+            Editor(dataset._dataset, None).remove("v")
+            assert keys(memory) == before
+
+
+def _make_v(dataset: OpenDataset) -> None:
+    dataset.create_variable("v", (4,), "i4", attributes={"units": "K"})
+    dataset.sync()
+
+
+def test_what_another_client_put_where_a_variable_was_refused_stays(memory: MemoryZMap) -> None:
+    with open_zmap(memory, "w", format="zarr2") as dataset:
+        dataset.attrs["a"] = 1
+    theirs = b'{"theirs": 1}'
+
+    def others_write(operation: str, key: str) -> None:
+        if (operation, key) == ("write", "v/.zarray"):
+            memory.write(parse_key("v/.zattrs"), theirs)
+
+    faulty = Faulty(memory, before_call=others_write)
+    with open_zmap(faulty, "r+") as dataset:
+        faulty.arm(Fault(1, AccessDenied, operations=frozenset({"write"})))
+        with pytest.raises(AccessDenied):
+            _make_v(dataset)
+    assert bytes(memory.read(parse_key("v/.zattrs")).data) == theirs

@@ -1,0 +1,101 @@
+"""Documents of new nodes, which are removed again if the rest of their node cannot be stored."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+from nczfs.engine.metadata.changes import Create, NodeChange
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.errors import Conflict, NczfsError, NoSuchObject
+from nczfs.zmap.base import ABSENT, Version
+from nczfs.zmap.keys import Key, Prefix, is_within, join
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A document that was sent to the store.
+
+    Attributes
+    ----------
+    version : None: it is unknown whether it was stored. Then `data` are its bytes.
+    """
+
+    data: bytes
+    version: Version | None
+
+
+class NewDocuments:
+    """The documents that this process has begun to store, by the path of their node.
+
+    Parameters
+    ----------
+    root : the prefix of the dataset.
+    guard : makes a context manager to enclose each change of the store.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        root: Prefix,
+        guard: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._metadata = metadata
+        self._root = root
+        self._guard = guard
+        self._sent: dict[str, dict[str, _Sent]] = {}
+
+    def has(self, path: str) -> bool:
+        """Return whether some documents of a node may be in the store, and are this process's."""
+        return path in self._sent
+
+    def note(
+        self, path: str, key: str, data: bytes, replaces: Version, version: Version | None = None
+    ) -> None:
+        """Note that a document of a node was sent to the store.
+
+        Parameters
+        ----------
+        replaces : the version there was.
+        version : that it has now; None: it is unknown whether it was stored.
+        """
+        known = self._sent.setdefault(path, {})
+        if replaces == ABSENT or key in known:
+            known[key] = _Sent(data if version is None else b"", version)
+
+    def forget(self, path: str) -> None:
+        """Forget the documents of a removed node, and of all below it."""
+        self._sent = {p: sent for p, sent in self._sent.items() if not is_within(p, path)}
+
+    def move(self, path: str, goal: str) -> None:
+        """Note that a node has moved, with all below it: what it has there are copies."""
+        for known in [p for p in self._sent if is_within(p, path)]:
+            del self._sent[known]
+            self._sent[goal + known[len(path) :]] = {}
+
+    def undo(self, path: str, withdrawn: Iterable[NodeChange]) -> None:
+        """Remove what there is of a node whose creation is withdrawn. Never raises.
+
+        What another client has put there since stays.
+        """
+        if not any(isinstance(change, Create) for change in withdrawn):
+            return
+        for key, sent in reversed(self._sent.pop(path, {}).items()):
+            full = join(self._root, key)
+            try:
+                with self._guard(), suppress(Conflict, NoSuchObject):
+                    version = sent.version or self._version_of(full, sent.data)
+                    if version is not None:
+                        self._metadata.zmap.delete(full, version=version)
+            except NczfsError as error:
+                log.warning("%s: is left of a node that could not be made: %s", full, error)
+            self._metadata.changed(full)
+
+    def _version_of(self, key: Key, data: bytes) -> Version | None:
+        """Return the version of a document with some content; None: it has another one."""
+        found = self._metadata.zmap.read(key)
+        return found.version if bytes(found.data) == data else None
