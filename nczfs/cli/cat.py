@@ -8,9 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.boxes import BOX_HELP, selection
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.errors import BadSelection, UsageError
+from nczfs.library.boxes import BOX_HELP, selection
 
 if TYPE_CHECKING:
     import nczfs

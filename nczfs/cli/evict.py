@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.mounted_node import mounted_node
+from nczfs.cli.terminal import say
+from nczfs.messages import size_text
+
+ANSWER_BYTES_MAX = 64 << 10
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +21,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: CommandLine) -> int:
-    """Write the path of the node to the file of the mount that forgets."""
+    """Write the path of the node to the file of the mount that forgets, and say what it had."""
     node = mounted_node(request.arguments.url, request.settings)
-    with open(f"{node.mountpoint}/.nczfs/refresh", "w", encoding="utf-8") as lever:
-        lever.write(f"{node.path}\n")
+    descriptor = os.open(f"{node.mountpoint}/.nczfs/refresh", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, f"{node.path}\n".encode(errors="surrogateescape"))
+        freed = json.loads(os.read(descriptor, ANSWER_BYTES_MAX))
+    finally:
+        os.close(descriptor)
+    count, memory, disk = freed["chunks"], freed["memory_bytes"], freed["disk_bytes"]
+    say(
+        f"{count} chunk{'' if count == 1 else 's'} forgotten: {size_text(memory)} in memory and"
+        f" {size_text(disk)} on disk are free"
+    )
     return 0
 
 

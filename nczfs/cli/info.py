@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.boxes import selection
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
+from nczfs.library.boxes import selection
 from nczfs.messages import size_text
 
 if TYPE_CHECKING:

@@ -29,11 +29,6 @@ class MountedNode:
     path: str
 
     @property
-    def is_flat(self) -> bool:
-        """Whether the mount shows datasets as files alone."""
-        return _is_flat(self.mountpoint)
-
-    @property
     def directory(self) -> Path:
         """The directory of the node."""
         return Path(self.mountpoint, self.path)

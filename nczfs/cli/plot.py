@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nczfs.cli import logs, terminal
-from nczfs.cli.boxes import BOX_HELP, selection
 from nczfs.cli.command import STORE_SCOPES, Command, CommandLine
 from nczfs.cli.sources import Settings
 from nczfs.errors import ObjectExists, UsageError
+from nczfs.library.boxes import BOX_HELP, selection
 
 if TYPE_CHECKING:
     from nczfs.cli.nodes import OpenedNode

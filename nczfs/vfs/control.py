@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nczfs import metrics
 from nczfs.buffers import Buffer
+from nczfs.engine.chunks.loaded import Footprint
 from nczfs.errors import ObjectTooLarge
+from nczfs.vfs.conversing import REQUEST_BYTES_MAX, AnsweringFile, Reply, Said
 from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, OpenFile, TreeNode
 
 LOG_BYTES_SHOWN = 4 << 20
-REQUEST_BYTES_MAX = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,9 @@ class ControlDirectory(FixedDirectory):
     config : the effective options, with secrets masked.
     log : the log; None if the log goes elsewhere.
     access : the lines of the access log.
-    refresh : forgets what is cached of a path ("" is everything).
+    refresh : forgets what is cached of a path ("" is everything), and returns what the chunk cache
+        had of it.
+    warm : begins to load what a text asks for.
     flush : stores everything that was written.
     """
 
@@ -75,7 +78,8 @@ class ControlDirectory(FixedDirectory):
         config: Mapping[str, object],
         log: LogFile | None,
         access: Callable[[], bytes],
-        refresh: Callable[[str], None],
+        refresh: Callable[[str], Footprint],
+        warm: Callable[[str], Reply],
         flush: Callable[[], None],
     ) -> None:
         files: dict[str, TreeNode] = {
@@ -84,8 +88,9 @@ class ControlDirectory(FixedDirectory):
             "metrics": _Made(mtime_ns, metrics.exposition),
             "log": _Made(mtime_ns, lambda: _tail(log)),
             "access.log": _Made(mtime_ns, access),
-            "refresh": _Lever(mtime_ns, lambda text: _each_line(text, refresh)),
-            "flush": _Lever(mtime_ns, lambda _: flush()),
+            "refresh": AnsweringFile(mtime_ns, lambda text: _refreshed(text, refresh)),
+            "warm": AnsweringFile(mtime_ns, warm),
+            "flush": _Lever(mtime_ns, flush),
         }
         super().__init__(files, mtime_ns)
 
@@ -104,7 +109,7 @@ class _Lever(MadeFile):
 
     writable = True
 
-    def __init__(self, mtime_ns: int, pull: Callable[[str], None]) -> None:
+    def __init__(self, mtime_ns: int, pull: Callable[[], None]) -> None:
         super().__init__(mtime_ns)
         self._pull = pull
 
@@ -119,20 +124,21 @@ class _Lever(MadeFile):
 
 
 class _OpenLever(FixedContent):
-    def __init__(self, pull: Callable[[str], None]) -> None:
+    def __init__(self, pull: Callable[[], None]) -> None:
         super().__init__(b"")
         self._pull = pull
 
     def write(self, offset: int, data: Buffer) -> int:
         if offset + len(data) > REQUEST_BYTES_MAX:
             raise ObjectTooLarge(f"at most {REQUEST_BYTES_MAX} bytes are taken after an open")
-        self._pull(os.fsdecode(bytes(data)))
+        self._pull()
         return len(data)
 
 
-def _each_line(text: str, function: Callable[[str], None]) -> None:
-    for line in text.removesuffix("\n").split("\n"):
-        function(line)
+def _refreshed(text: str, refresh: Callable[[str], Footprint]) -> Reply:
+    """Forget what each line of a text names. The answer has a line for each."""
+    found = [refresh(line) for line in text.removesuffix("\n").split("\n")]
+    return Said(json.dumps(asdict(each)) for each in found)
 
 
 def _json(content: Mapping[str, object]) -> bytes:

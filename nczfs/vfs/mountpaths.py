@@ -100,11 +100,16 @@ class FlatPaths(MountPaths):
         return []
 
     def in_store(self, path: str) -> list[str]:
+        """Return the prefixes that a path may show; it may go on in a dataset, as in the store."""
         words = _words(path)
-        if self.is_dataset or not words:
-            return [""]
-        above = "/".join(words[:-1])
-        return ["/".join(words), *(join(above, name) for name in stored_names(words[-1]))]
+        if self.is_dataset:
+            return ["/".join(words[1:] if words[:1] == [shown_name(self.last_word)] else words)]
+        found = (
+            [*words[:number], name, *words[number + 1 :]]
+            for number, word in enumerate(words)
+            for name in stored_names(word)
+        )
+        return ["/".join(each) for each in (*found, words)]
 
     def shows(self, path: str, prefix: str) -> bool:
         places = self.of_node(prefix)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from nczfs import metrics
+from nczfs.engine.chunks.loaded import Footprint
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata.documents import MetadataCache
@@ -17,7 +18,7 @@ from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.retrying import newest
 from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_spool_dir, spool_url
 from nczfs.engine.stores import open_store
-from nczfs.errors import NamesUnknown, StoreError
+from nczfs.errors import NamesUnknown, NoSuchPath, StoreError
 from nczfs.library.resolved import Plain
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
@@ -42,6 +43,7 @@ from nczfs.vfs.objects import (
     StoredOptions,
 )
 from nczfs.vfs.unsaved import ending_text
+from nczfs.vfs.warming import Warmings
 from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
@@ -164,6 +166,8 @@ class _Mounted:
             options.record_dimensions, options.engine.cache_dir, options.engine.memory_limit_bytes
         )
         self._datasets = self._datasets_tree(place, options)
+        self._root = PrefixDirectory(self._datasets, keys.ROOT, place.last_word)
+        self._warmings = Warmings(self._engine, self._shown_at)
         is_dataset = not isinstance(self._datasets.resolve_root(keys.ROOT), Plain)
         paths = TreePaths if options.flat is None else FlatPaths
         self._paths: MountPaths = paths(place.last_word, is_dataset)
@@ -190,11 +194,17 @@ class _Mounted:
             sync=_steps(self._engine.writeback.flush, self._datasets.sync, zmap.flush),
             capacity=zmap.capacity,
             ending_text=lambda: ending_text(self._status()),
-            expect_end=self._datasets.running.end,
+            expect_end=_steps(self._warmings.end, self._datasets.running.end),
             save=self._engine.writeback.save,
             end=_steps(self._datasets.close, self._engine.writeback.close),
             ending=self._ending,
-            close=_steps(self._netcdf.close, self._engine.close, spool.close, zmap.close),
+            close=_steps(
+                self._warmings.close,
+                self._netcdf.close,
+                self._engine.close,
+                spool.close,
+                zmap.close,
+            ),
             notifier=notifier,
             directories_last=self._datasets.choice.is_for_copies,
         )
@@ -234,7 +244,7 @@ class _Mounted:
         return ObjectsTree(store, self._engine, options, self._began_ns)
 
     def _top(self, name: str, options: VfsOptions, *, is_dataset: bool) -> Directory:
-        datasets: Directory = PrefixDirectory(self._datasets, keys.ROOT, name)
+        datasets: Directory = self._root
         if is_dataset:
             datasets = FixedDirectory({name: datasets}, self._began_ns)
         control = ControlDirectory(
@@ -243,7 +253,8 @@ class _Mounted:
             config=options.config,
             log=options.log,
             access=self._access_log.content,
-            refresh=lambda path: self.filesystem.refresh(path),
+            refresh=self._refresh,
+            warm=self._warmings.begin,
             flush=lambda: self.filesystem.sync(),
         )
         if options.flat is not None:
@@ -295,6 +306,37 @@ class _Mounted:
             else:
                 self.filesystem.kernel.forget_files(path)
 
+    def _refresh(self, path: str) -> Footprint:
+        """Forget what is cached of a path. Returns what the chunk cache had of it."""
+        prefixes = [keys.parse_prefix(found) for found in self._paths.in_store(path)]
+        freed = sum((self._datasets.evict(prefix) for prefix in prefixes), Footprint())
+        self.filesystem.refresh(path)
+        self._engine.cache.give_back()
+        return freed
+
+    def _shown_at(self, path: str) -> PrefixDirectory:
+        """Return the directory that shows a path as data, or would with the other layout.
+
+        Raises
+        ------
+        NoSuchPath : there is none. MetadataError, StoreError.
+        """
+        plain = None
+        for prefix in self._paths.in_store(path):
+            node: TreeNode = self._root
+            try:
+                for word in keys.parse_prefix(prefix).split("/") if prefix else ():
+                    node = node.lookup(word) if isinstance(node, PrefixDirectory) else node
+            except NoSuchPath:
+                continue
+            if isinstance(node, PrefixDirectory):
+                if not isinstance(node.resolve(), Plain):
+                    return node
+                plain = plain or node
+        if plain is None:
+            raise NoSuchPath(f"{path}: no group or variable is there")
+        return plain
+
     def _forget(self, path: str) -> Callable[[str], bool]:
         prefixes = [keys.parse_prefix(found) for found in self._paths.in_store(path)]
         for prefix in prefixes:
@@ -325,6 +367,7 @@ class _Mounted:
             "silent_s": round(self._zmap.silent_s, 3),
             "next_attempt_s": None if pause_s is None else round(pause_s, 3),
             "imports": self._datasets.running.status(),
+            "warming": self._warmings.status(),
             "waiting_imports": self._datasets.held_count,
             "end_note": None if self._end_note is None else self._end_note.path,
             "spool": str(self._spool.directory),

@@ -16,8 +16,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from nczfs import metrics
 from nczfs.cli.main import COMMANDS
 from nczfs.cli.options import OPTIONS, OTHERS_WORDS, Option
+from nczfs.engine.chunks.loaded import Footprint
 from nczfs.fuse.errno import ERRNO
 from nczfs.vfs.control import ControlDirectory
+from nczfs.vfs.conversing import Said
 from nczfs.views import catalog
 
 REPOSITORY = Path(__file__).parents[2]
@@ -121,7 +123,8 @@ def test_every_file_of_the_control_directory_is_documented() -> None:
         config={},
         log=None,
         access=bytes,
-        refresh=lambda _path: None,
+        refresh=lambda _path: Footprint(),
+        warm=lambda _text: Said(()),
         flush=lambda: None,
     )
     section = page("docs/SEMANTICS.md").partition("## `.nczfs/`")[2]

@@ -13,13 +13,16 @@ import numpy as np
 
 from nczfs.buffers import Values
 from nczfs.engine.arrays import runs
-from nczfs.engine.arrays.arraychunks import ArrayChunks, part_of
+from nczfs.engine.arrays.arraychunks import ArrayChunks
+from nczfs.engine.arrays.pieces import part_of
 from nczfs.engine.arrays.selection import ChunkSelection, Selection
 from nczfs.engine.arrays.selectionreader import SelectionReader
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkSource, ChunkStore
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
+from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.pools import UnderWay
+from nczfs.errors import CodecError, MissingChunk, NczfsError
 from nczfs.model.boxes import Box, boxes_of_run
 from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
@@ -115,6 +118,43 @@ class Array:
             self._reader.in_order(iter(selections), out, tally, fresh_since)
         else:
             self._reader.shared_out(selections, out, tally, fresh_since)
+
+    def keep_selection(
+        self,
+        selection: Selection,
+        keeping: Keeping,
+        kept: Callable[[NczfsError | None], None],
+        fresh_since: float,
+    ) -> None:
+        """Load the chunks that a selection touches, and keep them on the disk if there is room.
+
+        Must not be called by a thread of the pools.
+
+        Parameters
+        ----------
+        kept : called after each chunk, with its error if it alone cannot be read.
+
+        Raises
+        ------
+        CodecError, StoreError : what comes next cannot be read either; and what `kept` raises.
+        """
+        self.require_codecs()
+        tally = Tally()
+
+        def keep(selected: ChunkSelection) -> None:
+            failed = None
+            try:
+                self._chunks.keep(selected.chunk, keeping, tally, fresh_since)
+            except (CodecError, MissingChunk) as error:
+                failed = error
+            kept(failed)
+
+        self._reader.ahead_of(keep, self._by_unit(selection), tally, fresh_since)
+
+    def are_kept(self, selection: Selection) -> Iterator[bool]:
+        """Yield, for each chunk that a selection touches, whether the cache has it."""
+        for selected in selection.by_chunk(self.description.grid):
+            yield self._chunks.holds(selected.chunk)
 
     def begin_selection(
         self, selection: Selection, out: Values, tally: Tally, fresh_since: float = 0.0

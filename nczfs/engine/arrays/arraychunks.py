@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,16 +12,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from nczfs import metrics
 from nczfs.buffers import Values
-from nczfs.codecs.codec import Flat, as_bytes
+from nczfs.engine.arrays.pieces import part_of, run_of, starts_at
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
 from nczfs.engine.chunks.fill import fill_chunk
+from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
@@ -171,22 +173,14 @@ class ArrayChunks:
             halves = self.source.fetch_several([(each.chunk, None) for each in selections])
         with self.pools.decoding() as scratch:
             for selected, decode in zip(selections, halves, strict=True):
-                target = self._run_of(selected, out)
+                target = run_of(selected, self.description.grid.extent(selected.chunk), out)
                 scratch.restart(target)
                 values = self._counted(decode(), None, tally).values
                 self.stored.check()
-                if target is None or not _starts_at(values, target):
+                if target is None or not starts_at(values, target):
                     out[selected.target] = values[selected.source]
                 elif out.dtype != values.dtype:  # decoded in place, in this machine's byte order
                     target.view(values.dtype).byteswap(inplace=True)
-
-    def _run_of(self, selected: ChunkSelection, out: Values) -> Flat | None:
-        """Return the memory of a whole chunk in `out`; None if it is not one run there."""
-        if out.dtype.hasobject or not all(isinstance(part, slice) for part in selected.target):
-            return None
-        place = out[(*selected.target, ...)]
-        is_whole = place.shape == self.description.grid.extent(selected.chunk)
-        return as_bytes(place.reshape(-1)) if is_whole and place.flags.c_contiguous else None
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
@@ -210,6 +204,30 @@ class ArrayChunks:
         if found is None and self._is_missing(index, fresh_since):
             return fill_chunk(self.description, index)
         return found
+
+    def keep(self, index: ChunkIndex, keeping: Keeping, tally: Tally, fresh_since: float) -> None:
+        """Load a chunk, and keep it on the disk if there is room; see `ChunkCache.keep`.
+
+        Raises
+        ------
+        MissingChunk, CorruptChunk, UnknownCodec, StoreError.
+        """
+        if self._writeback.find((self.stored, index)) is not None:
+            keeping.in_memory(0)  # of the cache, until it is stored
+            return
+        if self._is_missing(index, fresh_since):
+            keeping.in_memory(0)
+            return
+        load = partial(self._load, index, tally, fresh_since)
+        if self._inputs:
+            fresh_since = self._as_fresh(fresh_since)
+        self._cache.keep((self.stored, index), load, self._load_bytes, fresh_since, keeping)
+
+    def holds(self, index: ChunkIndex) -> bool:
+        """Return whether a chunk is dirty, in memory or on the disk, or known to be missing."""
+        chunk_id = (self.stored, index)
+        is_held = self._writeback.find(chunk_id) is not None or self._cache.holds(chunk_id)
+        return is_held or self._is_missing(index, -math.inf)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
         """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
@@ -471,19 +489,6 @@ class ArrayChunks:
     def _as_fresh(self, fresh_since: float) -> float:
         """Return since when computed values must be known: since the last change of an input."""
         return max(fresh_since, *(array.changed_at for array in self._inputs))
-
-
-def part_of(values: Values, part: ChunkPart) -> Values:
-    """Return the values of a piece of a box, from those of the box."""
-    # The ellipsis keeps a scalar an array; without it, text would become a plain string.
-    index: tuple[Any, ...] = (*part.target.slices(), ...)
-    found: Values = values[index]
-    return found
-
-
-def _starts_at(values: Values, target: Flat) -> bool:
-    """Return whether the values of a chunk are all in the memory for them, in C order."""
-    return values.flags.c_contiguous and values.ctypes.data == target.ctypes.data
 
 
 def _unexpected(error: Exception) -> Unavailable:

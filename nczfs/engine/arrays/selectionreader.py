@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from itertools import chain, groupby, islice
 
@@ -49,13 +49,25 @@ class SelectionReader:
     ) -> None:
         """Copy chunk by chunk in this thread, while others load the next ones into the cache."""
         copy = self._chunks.copy
+        self.ahead_of(
+            lambda selected: copy(selected, out, tally, fresh_since), selections, tally, fresh_since
+        )
+
+    def ahead_of(
+        self,
+        use: Callable[[ChunkSelection], None],
+        selections: Iterator[ChunkSelection],
+        tally: Tally,
+        fresh_since: float,
+    ) -> None:
+        """Call `use` for each chunk in this thread, while others load the next ones."""
         first = list(islice(selections, 2))
         if len(first) < 2:
             for selected in first:
-                copy(selected, out, tally, fresh_since)
+                use(selected)
             return
         if self._chunks.source.is_grouped and self._depth > 1:
-            self._in_groups(chain(first, selections), out, tally, fresh_since)
+            self._in_groups(use, chain(first, selections), tally, fresh_since)
             return
         pending: deque[ChunkSelection] = deque()
         for selected in chain(first, selections):
@@ -63,19 +75,23 @@ class SelectionReader:
                 self._chunks.request(selected.chunk, tally, fresh_since)
             pending.append(selected)
             if len(pending) > self._depth:
-                copy(pending.popleft(), out, tally, fresh_since)
+                use(pending.popleft())
         for selected in pending:
-            copy(selected, out, tally, fresh_since)
+            use(selected)
 
     def _in_groups(
-        self, selections: Iterator[ChunkSelection], out: Values, tally: Tally, fresh_since: float
+        self,
+        use: Callable[[ChunkSelection], None],
+        selections: Iterator[ChunkSelection],
+        tally: Tally,
+        fresh_since: float,
     ) -> None:
-        """Copy as `in_order` does; the next chunks are requested several at a time."""
+        """Do as `ahead_of`; the next chunks are requested several at a time."""
         batch: list[ChunkSelection] = []
         for following in chain(self._unit_batches(selections), [[]]):
             self._chunks.request_all((each.chunk for each in following), tally, fresh_since)
             for selected in batch:
-                self._chunks.copy(selected, out, tally, fresh_since)
+                use(selected)
             batch = following
 
     def _unit_batches(self, selections: Iterator[ChunkSelection]) -> Iterator[list[ChunkSelection]]:

@@ -12,10 +12,12 @@ from typing import TypeAlias
 from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.absences import Absences
-from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
+from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, unread
+from nczfs.engine.chunks.keeping import Keeping
+from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.slots import Slot
 from nczfs.engine.chunks.spill import Spilled, SpillTier, no_tier
+from nczfs.engine.chunks.spillfile import taken
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.errors import NczfsError, Unavailable
 
@@ -138,6 +140,44 @@ class ChunkCache:
             with self._lock:
                 found.pins -= 1
 
+    def keep(
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        keeping: Keeping,
+    ) -> None:
+        """Load a chunk as `pinned` does, and keep it on the disk, or else in memory.
+
+        Waits until the disk has taken enough of what was kept before.
+        """
+        if (slot := self._kept(chunk_id, fresh_since)) is None:
+            stale = self._tier.find(chunk_id)
+            access = unread(0 if stale is None else len(stale.shape))
+            with self.pinned(chunk_id, load, nbytes, fresh_since, access):
+                self._tier.wait_for_room(nbytes)
+                with self._lock:
+                    entry = self._entries.get(chunk_id)
+                    if entry is not None:
+                        self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
+            self._tier.flush()
+            slot = self._tier.find(chunk_id)
+        if slot is not None:
+            keeping.on_disk(slot, taken(slot.nbytes))
+        else:
+            entry = self._entries.get(chunk_id)
+            keeping.in_memory(0 if entry is None else entry.loaded.nbytes + ENTRY_BYTES)
+
+    def settle(self, keeping: Keeping) -> None:
+        """Wait until all that was kept is on the disk, or will never be there."""
+        if keeping.last is not None:
+            self._tier.wait_for(keeping.last)
+
+    def holds(self, chunk_id: ChunkId) -> bool:
+        """Return whether a chunk is in memory or on the disk, however old."""
+        return chunk_id in self._entries or self._tier.find(chunk_id) is not None
+
     def start_load(self, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
         """Claim the load of a chunk that is to be read ahead.
 
@@ -225,15 +265,23 @@ class ChunkCache:
             self._remove(chunk_id)
             self._tier.forget(chunk_id)
 
-    def discard(self, array: StoredArray) -> None:
-        """Forget every chunk of an array, as `drop` does."""
+    def discard(self, array: StoredArray) -> Footprint:
+        """Forget every chunk of an array, as `drop` does. Returns what the cache had of them."""
         self.absences.forget(array)
         with self._lock:
-            self._tier.discard(array)
+            on_disk = self._tier.discard(array)
             for chunk_id in [i for i in self._loads if i[0] is array]:
                 self._disown(chunk_id)
-            for chunk_id in [i for i in self._entries if i[0] is array]:
+            in_memory = [i for i in self._entries if i[0] is array]
+            before = self._used
+            for chunk_id in in_memory:
                 self._remove(chunk_id)
+            freed = before - self._used
+        return Footprint(len(on_disk.keys() | in_memory), freed, sum(map(taken, on_disk.values())))
+
+    def give_back(self) -> None:
+        """Return the room on the disk of what was forgotten to the file system."""
+        self._tier.give_back()
 
     def close(self) -> None:
         """Forget everything. Waiting readers get an error."""
@@ -302,6 +350,11 @@ class ChunkCache:
         self._tier.flush()
         return entry
 
+    def _kept(self, chunk_id: ChunkId, fresh_since: float) -> Slot | None:
+        """Return where a chunk is in the tier, confirmed after `fresh_since`."""
+        slot = self._tier.find(chunk_id)
+        return slot if slot is not None and slot.checked_at >= fresh_since else None
+
     def _fits(self, nbytes: int) -> bool:
         return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
 
@@ -322,7 +375,7 @@ class ChunkCache:
                 self._end_turn(nbytes)
                 self._give_up(chunk_id, reason or Unavailable(f"loading a chunk ended: {error!r}"))
             raise
-        self._tier.wait_for_room(nbytes, PATIENCE_S)
+        self._tier.wait_briefly(nbytes, PATIENCE_S)
         with self._turn:
             self._end_turn(nbytes)
             entry = self._settle(chunk_id, loaded, share_read=share)

@@ -49,3 +49,8 @@ def access_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> ChunkA
         stops.append(last + 1)
         counts.append(count)
     return ChunkAccess(Box(tuple(starts), tuple(stops)), prod(counts) / max(1, inside.size))
+
+
+def unread(ndim: int) -> ChunkAccess:
+    """Return the access of one who needs the chunk to be there, and none of its values."""
+    return ChunkAccess(Box((0,) * ndim, (1,) * ndim), 0.0)

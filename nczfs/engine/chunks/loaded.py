@@ -30,3 +30,24 @@ class LoadedChunk:
     nbytes: int
     version: Version | None
     as_of: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What the cache has of some chunks.
+
+    Attributes
+    ----------
+    memory_bytes, disk_bytes : that they take in memory, and on the disk.
+    """
+
+    chunks: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(
+            self.chunks + other.chunks,
+            self.memory_bytes + other.memory_bytes,
+            self.disk_bytes + other.disk_bytes,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -20,6 +21,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import Unavailable
+from nczfs.messages import size_text
 from nczfs.model.boxes import Box
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ READ_WHOLE_SHARE = 0.5
 # disk busy.
 QUEUE_SHARE = 8
 QUEUE_BYTES_MAX = 64 << 20
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _LIVING: weakref.WeakSet[SpillTier] = weakref.WeakSet()
 
@@ -98,6 +102,7 @@ class SpillTier:
         self._queue: deque[Slot] = deque()
         self._is_writing = False
         self._is_stuck = False
+        self._is_short = False
         self._ghosts = Ghosts()
         self.waiting_bytes = 0
         _LIVING.add(self)
@@ -132,16 +137,33 @@ class SpillTier:
                 slot.checked_at = max(slot.checked_at, checked_at)
                 return
             comes_back = self._ghosts.forget(chunk_id)
-            has_room = not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes
-            if has_room and (comes_back or share_read < READ_WHOLE_SHARE):
-                slot = Slot(chunk_id, loaded, checked_at)
-                if len(self._slots) >= SLOTS_MAX:
-                    self._release(self._slots.popitem(last=False)[1])
-                self._slots[chunk_id] = slot
-                self._queue.append(slot)
-                self.waiting_bytes += nbytes
+            if self._has_room(nbytes) and (comes_back or share_read < READ_WHOLE_SHARE):
+                self._take(Slot(chunk_id, loaded, checked_at))
             else:
                 self._ghosts.remember(chunk_id, nbytes, self._limit)
+
+    def keep(self, chunk_id: ChunkId, loaded: LoadedChunk, checked_at: float) -> None:
+        """Take a chunk whether it is worth it or not. Does not touch the disk; see `flush`.
+
+        One that was never written, and so takes no bytes, stays known without any.
+        """
+        if loaded.values.dtype.hasobject:
+            return
+        with self._lock:
+            slot = self._slots.get(chunk_id)
+            if slot is not None:
+                slot.checked_at = max(slot.checked_at, checked_at)
+            elif self._is_on and taken(loaded.nbytes) <= self._limit:
+                self._ghosts.forget(chunk_id)
+                self._take(Slot(chunk_id, loaded, checked_at))
+
+    def _take(self, slot: Slot) -> None:
+        if len(self._slots) >= SLOTS_MAX:
+            self._release(self._slots.popitem(last=False)[1])
+        self._slots[slot.chunk_id] = slot
+        if slot.nbytes:
+            self._queue.append(slot)
+            self.waiting_bytes += slot.nbytes
 
     def flush(self) -> None:
         """Let another thread write what waits. Called without any lock."""
@@ -161,17 +183,27 @@ class SpillTier:
         """Whether chunks come faster than they are written."""
         return 2 * self.waiting_bytes > self.queue_bytes and not self._is_stuck
 
-    def wait_for_room(self, nbytes: int, timeout_s: float) -> None:
+    def wait_briefly(self, nbytes: int, timeout_s: float) -> None:
         """Wait for a limited time until the writer has room for so many bytes.
 
         A writer that makes no progress is waited for only once.
         """
-        if self.waiting_bytes + nbytes <= self.queue_bytes or self._is_stuck:
-            return
+        if not self._has_room(nbytes) and not self._is_stuck:
+            with self._written:
+                self._is_stuck = not self._written.wait_for(
+                    lambda: self._has_room(nbytes), timeout_s
+                )
+
+    def wait_for_room(self, nbytes: int) -> None:
+        """Wait until the writer has room for so many bytes."""
         with self._written:
-            self._is_stuck = not self._written.wait_for(
-                lambda: not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes,
-                timeout_s,
+            self._written.wait_for(lambda: self._has_room(nbytes))
+
+    def wait_for(self, slot: Slot) -> None:
+        """Wait until a chunk is on the disk, or has left the tier."""
+        with self._written:
+            self._written.wait_for(
+                lambda: slot.place is not None or self._slots.get(slot.chunk_id) is not slot
             )
 
     def read(self, slot: Slot, part: Box | None = None) -> Values | None:
@@ -206,11 +238,24 @@ class SpillTier:
         with self._lock:
             self._release(self._slots.pop(chunk_id, None))
 
-    def discard(self, array: StoredArray) -> None:
-        """Drop every chunk of an array."""
+    def discard(self, array: StoredArray) -> dict[ChunkId, int]:
+        """Drop every chunk of an array. Returns how many bytes of each were here."""
         with self._lock:
-            for chunk_id in [i for i in self._slots if i[0] is array]:
-                self._release(self._slots.pop(chunk_id))
+            gone = [self._slots.pop(i) for i in [i for i in self._slots if i[0] is array]]
+            for slot in gone:
+                self._release(slot)
+            self._written.notify_all()
+        return {slot.chunk_id: slot.nbytes for slot in gone}
+
+    def give_back(self) -> None:
+        """Return the room of what was dropped to the file system. Called without any lock."""
+        file = self._file
+        if file is not None:
+            try:
+                file.give_back()
+            except OSError as error:
+                self._turn_off(error)
+            metrics.SPILL_BYTES.set(self.used_bytes)
 
     def close(self) -> None:
         """Drop everything and take nothing more."""
@@ -227,8 +272,12 @@ class SpillTier:
         self._ghosts = Ghosts()
         self.waiting_bytes -= sum(slot.nbytes for slot in self._queue)
         self._queue.clear()
+        self._written.notify_all()
         file, self._file = self._file, None
         return file
+
+    def _has_room(self, nbytes: int) -> bool:
+        return not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes
 
     @property
     def _limit(self) -> int:
@@ -270,7 +319,14 @@ class SpillTier:
             with self._lock:
                 live = ((i, slot) for i, slot in self._slots.items() if not slot.is_gone)
                 self._slots = OrderedDict(live)
-        place = file.append(_bytes_of(np.ascontiguousarray(loaded.values)))
+        try:
+            place = file.append(_bytes_of(np.ascontiguousarray(loaded.values)))
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._be_content(file, error)
+            self._drop(slot)
+            return
         metrics.SPILLED_CHUNKS.inc()
         metrics.SPILL_BYTES.set(file.used_bytes)
         with self._lock:
@@ -279,6 +335,21 @@ class SpillTier:
                 slot.loaded = None
             else:
                 file.release(place)
+
+    def _be_content(self, file: SpillFile, error: OSError) -> None:
+        """Go on with the room that there is, because the disk has no more, or raise the error."""
+        file.limit_to_present()
+        if not file.limit_bytes:
+            raise error
+        level = logging.DEBUG if self._is_short else logging.WARNING
+        self._is_short = True
+        log.log(
+            level,
+            "%s: %s: no more than %s of chunks are cached there from now on",
+            self._directory,
+            error.strerror,
+            size_text(file.limit_bytes),
+        )
 
     def _drop(self, slot: Slot) -> None:
         with self._lock:
@@ -311,7 +382,8 @@ class SpillTier:
         """Forget everything after a fork: the threads are gone, and the files are the parent's."""
         self._lock = threading.Lock()
         self._written = threading.Condition(self._lock)
-        file = self._drop_all()
+        with self._lock:
+            file = self._drop_all()
         if file is not None:
             file.abandon()
         self.waiting_bytes = 0

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from nczfs.engine.chunks.loaded import Footprint
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.coordinates import fetch_coordinates
 from nczfs.engine.dataset import Dataset, Engine
@@ -224,6 +225,19 @@ class DatasetsTree:
         """Forget everything at or below a prefix."""
         self.metadata.forget(prefix)
         self.changed(prefix)
+
+    def evict(self, prefix: Prefix) -> Footprint:
+        """Forget the chunks at and below a prefix. Returns what the cache had of them."""
+        arrays = self.engine.arrays.within(self.metadata.zmap, prefix)
+        freed = sum(map(self.engine.cache.discard, arrays), Footprint())
+        with self._lock:
+            archives = [(key, tree) for key, (_, tree) in self._archives.items() if tree]
+        for key, tree in archives:
+            if keys.is_within(key, prefix):
+                freed += tree.evict(keys.ROOT)
+            elif keys.is_within(prefix, key):
+                freed += tree.evict(Prefix(prefix[len(key) :].lstrip("/")))
+        return freed
 
     def changed(self, prefix: Prefix) -> None:
         """Look again at what is at or below a prefix, whose objects in the store are known."""

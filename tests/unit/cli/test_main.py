@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.cli import boxes, helper, main, mount, status
+from nczfs.cli import helper, main, mount, status
 from nczfs.cli.command import CommandLine, parse
 from nczfs.cli.main import COMMANDS
 from nczfs.cli.options import Scope
@@ -22,6 +22,7 @@ from nczfs.cli.sources import resolve
 from nczfs.cli.store import shown
 from nczfs.errors import NoSuchObject, UsageError
 from nczfs.fuse import mounting
+from nczfs.library import boxes
 
 
 def run(*argv: str | Path) -> int:

@@ -12,10 +12,10 @@ import zarr
 
 import nczfs
 from nczfs import metrics
-from nczfs.cli.boxes import selection
 from nczfs.cli.info import cost_lines
 from nczfs.cli.main import main
 from nczfs.engine.arrays.selection import select
+from nczfs.library.boxes import selection
 from nczfs.tools.cost import ReadCost, read_cost
 from tests.support.commands import printed
 

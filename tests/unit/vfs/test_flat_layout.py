@@ -25,6 +25,7 @@ from nczfs.vfs.base import FileKind
 from nczfs.vfs.datasets.flat import shown_name, stored_names
 from nczfs.vfs.datasets.importing import ImportOptions
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.mountpaths import FlatPaths
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from tests.conftest import ExpectedWarnings
 from tests.support.counted import CountedStore
@@ -394,3 +395,12 @@ def test_listing_a_far_store_asks_for_names_alone(tmp_path: Path) -> None:
     again = find(fs, "a/s050.nc").ino
     assert listing(fs, "a")["s050.nc"].ino == again
     fs.close()
+
+
+def test_a_path_of_the_mount_may_go_on_in_the_dataset() -> None:
+    paths = FlatPaths("archive", is_dataset=False)
+    assert "2026/01.zarr/g/t" in paths.in_store("2026/01.nc/g/t")
+    assert paths.in_store("2026/01.zarr/t") == ["2026/01.zarr/t"]
+    alone = FlatPaths("x.zarr", is_dataset=True)
+    assert alone.in_store("x.nc/t") == alone.in_store("t") == ["t"]
+    assert alone.in_store("x.nc") == alone.in_store("") == [""]

@@ -19,7 +19,8 @@ from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
+from nczfs.engine.chunks.keeping import Keeping
+from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.spill import SpillTier, spill_tier
 from nczfs.engine.chunks.spillfile import BLOCK_BYTES, SpillFile, default_directory
@@ -343,6 +344,66 @@ def test_nothing_is_read_ahead_while_the_disk_does_not_keep_up(tmp_path: Path) -
     assert reader.cache.start_load((A, (99,)), NBYTES, 0.0)
 
 
+def test_what_is_kept_is_on_the_disk_and_counted(reader: Reader) -> None:
+    keeping = Keeping(ROOM)
+    for number in range(3 * IN_MEMORY):
+        chunk_id = (A, (number,))
+        reader.cache.keep(chunk_id, reader.store.loader(number), NBYTES, 0.0, keeping)
+    reader.cache.settle(keeping)
+    assert keeping.held == Footprint(3 * IN_MEMORY, 0, 3 * IN_MEMORY * NBYTES)
+    assert not keeping.is_full
+    again = Keeping(ROOM)
+    reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 0.0, again)
+    assert again.held == Footprint(1, 0, NBYTES)
+    for number in range(3 * IN_MEMORY):
+        assert reader.cache.holds((A, (number,)))
+        reader.chunk(number)
+    assert reader.store.loads == [*range(3 * IN_MEMORY)]
+    freed = reader.cache.discard(A)
+    assert (freed.chunks, freed.disk_bytes) == (3 * IN_MEMORY, 3 * IN_MEMORY * NBYTES)
+
+
+def test_a_chunk_that_was_confirmed_is_kept_without_reading_it_back(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader.spill(0)
+    reader.seconds = 100.0
+    read: list[int] = []
+    preadv = os.preadv
+
+    def counted(fd: int, buffers: list[memoryview], offset: int) -> int:
+        read.append(sum(buffer.nbytes for buffer in buffers))
+        return preadv(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 50.0, Keeping(ROOM))
+    assert (reader.store.confirmed, reader.store.loads) == ([0], [])
+    assert sum(read) <= BLOCK_BYTES
+
+
+def test_without_a_disk_memory_keeps_what_it_can(tmp_path: Path) -> None:
+    reader = Reader(SpillTier(at_once, NBYTES, str(tmp_path), 0))
+    keeping = Keeping(reader.cache.limit_bytes)
+    count = 0
+    while not keeping.is_full:
+        chunk_id = (A, (count,))
+        reader.cache.keep(chunk_id, reader.store.loader(count), NBYTES, 0.0, keeping)
+        count += 1
+    assert count == IN_MEMORY + 1
+
+
+def test_more_than_the_disk_takes_ends_when_the_first_is_gone(tmp_path: Path) -> None:
+    reader = Reader(SpillTier(at_once, NBYTES, str(tmp_path), 64 * NBYTES))
+    keeping = Keeping(ROOM)
+    count = 0
+    while not keeping.is_full:
+        chunk_id = (A, (count,))
+        reader.cache.keep(chunk_id, reader.store.loader(count), NBYTES, 0.0, keeping)
+        count += 1
+    assert 56 < count <= 66
+    assert sum(reader.cache.holds((A, (number,))) for number in range(count)) >= count - 5
+
+
 def test_a_discarded_array_leaves_the_disk_and_others_stay(reader: Reader) -> None:
     other: ChunkId = (B, (0,))
     with reader.cache.pinned(other, reader.store.loader(7), NBYTES, 0.0, POINT):
@@ -362,6 +423,38 @@ def test_room_of_what_was_discarded_is_used_again(tmp_path: Path) -> None:
     for number in range(16, 32):
         reader.point(number)
     assert reader.cache.disk_bytes <= 18 * NBYTES
+
+
+def test_what_is_given_back_becomes_a_hole_and_the_rest_is_read(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path), 1 << 24)
+    data = [memoryview(np.random.default_rng(n).bytes(100_000)) for n in range(4)]
+    places = [file.append(each) for each in data]
+    segment = places[0].segment
+    before = os.fstat(segment.file.fileno()).st_blocks
+    for number in (0, 2):
+        file.release(places[number])
+    file.give_back()
+    assert file.used_bytes == segment.size - 2 * 102_400
+    assert before - os.fstat(segment.file.fileno()).st_blocks == 2 * 102_400 // 512
+    out = memoryview(bytearray(100_000))
+    for number in (1, 3):
+        assert file.read(places[number], out, 0, 100_000)
+        assert out == data[number]
+        file.release(places[number])
+    file.give_back()
+    assert file.used_bytes == os.fstat(segment.file.fileno()).st_blocks == 0
+    file.close()
+
+
+def test_holes_are_room_for_other_chunks(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path), 1 << 20)
+    kept = [file.append(memoryview(bytes(65_536)))]
+    for _ in range(100):
+        file.make_room(65_536)
+        file.release(file.append(memoryview(bytes(65_536))))
+        assert file.used_bytes <= 1 << 20
+    assert not kept[0].segment.is_gone
+    file.close()
 
 
 @pytest.mark.parametrize("call", ["pwrite", "posix_fallocate"])

@@ -1,4 +1,4 @@
-"""Boxes in arguments: NumPy's notation."""
+"""Boxes as text: NumPy's notation."""
 
 from __future__ import annotations
 
