@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
+if TYPE_CHECKING:  # numpy starts threads, and a mount forks
+    from typing import Any
+
+    import numpy as np
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 Values: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
