@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar, cast
 
+from nczfs.engine.metadata.inquiries import Inquiries, Inquiry
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.engine.metadata.listings import Listings
 from nczfs.engine.metadata.recent import RecentNode, RecentNodes
@@ -29,7 +30,7 @@ from nczfs.formats.problems import Problems
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_key, join
+from nczfs.zmap.keys import Key, Prefix, is_key, is_within, join
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
@@ -64,7 +65,8 @@ class _Answer:
 class MetadataCache:
     """Documents and one-level listings of one store.
 
-    Only answers are cached, never failures, and only as the ledger has room for them.
+    Only answers are cached, never failures, and only as the ledger has room for them. An answer is
+    not cached if the document was changed here while it was on its way.
 
     Parameters
     ----------
@@ -94,6 +96,7 @@ class MetadataCache:
         self._clock = clock
         self._listings = Listings(zmap, self.ledger, self.ttl_s, clock)
         self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
+        self._inquiries = Inquiries()
         self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
         self.recent = RecentNodes()
         self.changes = 0
@@ -116,7 +119,6 @@ class MetadataCache:
         StoreError : the store could not be reached.
         """
         answer = self._fresh_answer(key) or self._confirmed(key)
-        place = f"{self.zmap.name}/{key}"
         if answer is not None:
             if answer.version == ABSENT:
                 return Document(None, ABSENT, None, answer.checked_at)
@@ -124,28 +126,8 @@ class MetadataCache:
             if body is not None and body[0] == answer.version:
                 take(len(body[1]))
                 return Document(body[1], answer.version, answer.mtime_ns, answer.checked_at)
-        asked_at = self._clock()
-        try:
-            usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
-            blob = self.zmap.read(key, 0, usual)
-            if usual < blob.object_size <= bytes_max:
-                take(blob.object_size)
-                blob = self.zmap.read(key, 0, bytes_max + 1)
-        except NoSuchObject:
-            self._keep(key, _Answer(ABSENT, None, asked_at), None)
-            return Document(None, ABSENT, None, asked_at)
-        except CorruptStore as error:
-            raise BadMetadata(
-                f"{name or place}: {str(error).removeprefix(f'{place}: ')}"
-            ) from error
-        if blob.object_size > bytes_max:
-            raise BadMetadata(
-                f"{name or place}: a document of {blob.object_size} bytes "
-                f"is not read (limit {bytes_max})"
-            )
-        data = bytes(blob.data)
-        self._keep(key, _Answer(blob.version, blob.mtime_ns, asked_at, len(data)), data)
-        return Document(data, blob.version, blob.mtime_ns, asked_at)
+        with self._inquiries.asking(key) as inquiry:
+            return self._requested(inquiry, bytes_max, name)
 
     def stamp(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
         """Return the version of a document as `get` does, without a request for evicted bytes."""
@@ -227,9 +209,16 @@ class MetadataCache:
         ------
         Conflict, ObjectExists : there is another version. StoreError.
         """
-        version = self.zmap.write(key, data, replaces=replaces)
-        known = self._answers.get(key)
-        self._keep(key, _Answer(version, time.time_ns(), self._clock()), data)
+        with self._inquiries.asking(key) as inquiry:
+            version = self.zmap.write(key, data, replaces=replaces)
+            known = self._answers.get(key)
+            answer = _Answer(version, time.time_ns(), self._clock())
+            self._bodies.put(key, (version, data), len(data))
+            self._inquiries.written(
+                inquiry,
+                keep=lambda: self._answers.put(key, answer, 0),
+                forget=lambda: self._answers.pop(key),
+            )
         if known is None or known.version == ABSENT:
             self._listings.forget_above(key)
         return version
@@ -245,25 +234,25 @@ class MetadataCache:
         """
         self.changes += not is_edit
         self._listings.note_change()
-        self._answers.pop(key)
+        self._outdate(key)
         self._listings.forget_above(key)
 
     def stored(self, stat: Stat) -> None:
         """Note that an object was stored, and what it is."""
         self.changes += 1
-        self._answers.pop(stat.key)
+        self._outdate(stat.key)
         self._listings.stored(stat)
 
     def deleted(self, key: Key) -> None:
         """Note that an object was deleted."""
         self.changes += 1
-        self._answers.pop(key)
+        self._outdate(key)
         self._listings.deleted(key)
 
     def ask_again(self, keys: Iterable[Key]) -> None:
         """Forget what is known of some documents."""
         for key in keys:
-            self._answers.pop(key)
+            self._outdate(key)
             if self.lists_ahead:  # a listing may say that there is none
                 self._listings.forget_level(key)
 
@@ -314,9 +303,12 @@ class MetadataCache:
     def forget(self, prefix: Prefix) -> None:
         """Forget everything at or below a prefix, and its own entry."""
         self.changes += 1
-        below = f"{prefix}/" if prefix else ""
-        for key in [k for k in self._answers if k == Key(prefix) or k.startswith(below)]:
-            self._answers.pop(key)
+
+        def forget() -> None:
+            for key in [key for key in self._answers if is_within(key, prefix)]:
+                self._answers.pop(key)
+
+        self._inquiries.outdate_within(prefix, forget)
         self._listings.forget(prefix)
 
     def derived(
@@ -336,6 +328,32 @@ class MetadataCache:
         value, nbytes = make()
         self._derived.put((root, name), (made_of, value), nbytes)
         return value
+
+    def _requested(self, inquiry: Inquiry, bytes_max: int, name: str | None) -> Document:
+        """Return a document as the store has it. Parameters and errors are those of `get`."""
+        key, asked_at = inquiry.key, self._clock()
+        place = f"{self.zmap.name}/{key}"
+        try:
+            usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
+            blob = self.zmap.read(key, 0, usual)
+            if usual < blob.object_size <= bytes_max:
+                take(blob.object_size)
+                blob = self.zmap.read(key, 0, bytes_max + 1)
+        except NoSuchObject:
+            self._keep(inquiry, _Answer(ABSENT, None, asked_at), None)
+            return Document(None, ABSENT, None, asked_at)
+        except CorruptStore as error:
+            raise BadMetadata(
+                f"{name or place}: {str(error).removeprefix(f'{place}: ')}"
+            ) from error
+        if blob.object_size > bytes_max:
+            raise BadMetadata(
+                f"{name or place}: a document of {blob.object_size} bytes "
+                f"is not read (limit {bytes_max})"
+            )
+        data = bytes(blob.data)
+        self._keep(inquiry, _Answer(blob.version, blob.mtime_ns, asked_at, len(data)), data)
+        return Document(data, blob.version, blob.mtime_ns, asked_at)
 
     def _is_here(self, key: Key) -> bool:
         """Return whether `get` would make no request."""
@@ -358,22 +376,28 @@ class MetadataCache:
         answer = self._answers.get(key)
         if answer is None or answer.size <= USUAL_DOCUMENT_BYTES:
             return None
-        asked_at = self._clock()
-        try:
-            if self.zmap.stat(key).version != answer.version:
+        with self._inquiries.asking(key) as inquiry:
+            asked_at = self._clock()
+            try:
+                if self.zmap.stat(key).version != answer.version:
+                    return None
+            except NoSuchObject:
                 return None
-        except NoSuchObject:
-            return None
-        answer = replace(answer, checked_at=asked_at)
-        self._answers.put(key, answer, 0)
-        return answer
+            confirmed = replace(answer, checked_at=asked_at)
+            self._inquiries.answered(inquiry, lambda: self._answers.put(key, confirmed, 0))
+        return confirmed
 
-    def _keep(self, key: Key, answer: _Answer, data: bytes | None) -> None:
-        self._answers.put(key, answer, 0)
-        if data is None:
-            self._bodies.pop(key)
-        else:
+    def _keep(self, inquiry: Inquiry, answer: _Answer, data: bytes | None) -> None:
+        key = inquiry.key
+        self._inquiries.answered(inquiry, lambda: self._answers.put(key, answer, 0))
+        if data is not None:
             self._bodies.put(key, (answer.version, data), len(data))
+        elif not inquiry.is_outdated:
+            self._bodies.pop(key)
+
+    def _outdate(self, key: Key) -> None:
+        """Forget the answer for a document, and those that are on their way."""
+        self._inquiries.outdate(key, lambda: self._answers.pop(key))
 
 
 class StoreDocuments:
