@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar, cast
 
-from nczfs.engine.metadata.inquiries import Inquiries, Inquiry
+from nczfs.engine.metadata.knownversions import Inquiry, KnownVersion, KnownVersions
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.engine.metadata.listings import Listings
 from nczfs.engine.metadata.recent import RecentNode, RecentNodes
@@ -30,7 +30,7 @@ from nczfs.formats.problems import Problems
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_key, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_key, join
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
@@ -50,16 +50,6 @@ class Document:
     version: Version
     mtime_ns: int | None
     checked_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The version of an object, or its absence, without its bytes."""
-
-    version: Version
-    mtime_ns: int | None
-    checked_at: float
-    size: int = 0
 
 
 class MetadataCache:
@@ -95,8 +85,7 @@ class MetadataCache:
         self._pools = pools
         self._clock = clock
         self._listings = Listings(zmap, self.ledger, self.ttl_s, clock)
-        self._answers: Shelf[Key, _Answer] = Shelf(self.ledger)
-        self._inquiries = Inquiries()
+        self._answers = KnownVersions(self.ledger)
         self._bodies: Shelf[Key, tuple[Version, bytes]] = Shelf(self.ledger)
         self.recent = RecentNodes()
         self.changes = 0
@@ -126,8 +115,11 @@ class MetadataCache:
             if body is not None and body[0] == answer.version:
                 take(len(body[1]))
                 return Document(body[1], answer.version, answer.mtime_ns, answer.checked_at)
-        with self._inquiries.asking(key) as inquiry:
+        inquiry = self._answers.begin(key)
+        try:
             return self._requested(inquiry, bytes_max, name)
+        finally:
+            self._answers.end(inquiry)
 
     def stamp(self, key: Key, bytes_max: int, name: str | None = None) -> Document:
         """Return the version of a document as `get` does, without a request for evicted bytes."""
@@ -209,16 +201,14 @@ class MetadataCache:
         ------
         Conflict, ObjectExists : there is another version. StoreError.
         """
-        with self._inquiries.asking(key) as inquiry:
+        inquiry = self._answers.begin(key)
+        try:
             version = self.zmap.write(key, data, replaces=replaces)
             known = self._answers.get(key)
-            answer = _Answer(version, time.time_ns(), self._clock())
             self._bodies.put(key, (version, data), len(data))
-            self._inquiries.written(
-                inquiry,
-                keep=lambda: self._answers.put(key, answer, 0),
-                forget=lambda: self._answers.pop(key),
-            )
+            self._answers.written(inquiry, KnownVersion(version, time.time_ns(), self._clock()))
+        finally:
+            self._answers.end(inquiry)
         if known is None or known.version == ABSENT:
             self._listings.forget_above(key)
         return version
@@ -234,25 +224,25 @@ class MetadataCache:
         """
         self.changes += not is_edit
         self._listings.note_change()
-        self._outdate(key)
+        self._answers.outdate(key)
         self._listings.forget_above(key)
 
     def stored(self, stat: Stat) -> None:
         """Note that an object was stored, and what it is."""
         self.changes += 1
-        self._outdate(stat.key)
+        self._answers.outdate(stat.key)
         self._listings.stored(stat)
 
     def deleted(self, key: Key) -> None:
         """Note that an object was deleted."""
         self.changes += 1
-        self._outdate(key)
+        self._answers.outdate(key)
         self._listings.deleted(key)
 
     def ask_again(self, keys: Iterable[Key]) -> None:
         """Forget what is known of some documents."""
         for key in keys:
-            self._outdate(key)
+            self._answers.outdate(key)
             if self.lists_ahead:  # a listing may say that there is none
                 self._listings.forget_level(key)
 
@@ -303,12 +293,7 @@ class MetadataCache:
     def forget(self, prefix: Prefix) -> None:
         """Forget everything at or below a prefix, and its own entry."""
         self.changes += 1
-
-        def forget() -> None:
-            for key in [key for key in self._answers if is_within(key, prefix)]:
-                self._answers.pop(key)
-
-        self._inquiries.outdate_within(prefix, forget)
+        self._answers.outdate_within(prefix)
         self._listings.forget(prefix)
 
     def derived(
@@ -340,7 +325,7 @@ class MetadataCache:
                 take(blob.object_size)
                 blob = self.zmap.read(key, 0, bytes_max + 1)
         except NoSuchObject:
-            self._keep(inquiry, _Answer(ABSENT, None, asked_at), None)
+            self._keep(inquiry, KnownVersion(ABSENT, None, asked_at), None)
             return Document(None, ABSENT, None, asked_at)
         except CorruptStore as error:
             raise BadMetadata(
@@ -352,7 +337,7 @@ class MetadataCache:
                 f"is not read (limit {bytes_max})"
             )
         data = bytes(blob.data)
-        self._keep(inquiry, _Answer(blob.version, blob.mtime_ns, asked_at, len(data)), data)
+        self._keep(inquiry, KnownVersion(blob.version, blob.mtime_ns, asked_at, len(data)), data)
         return Document(data, blob.version, blob.mtime_ns, asked_at)
 
     def _is_here(self, key: Key) -> bool:
@@ -363,41 +348,38 @@ class MetadataCache:
         body = self._bodies.get(key)
         return body is not None and body[0] == answer.version
 
-    def _fresh_answer(self, key: Key) -> _Answer | None:
+    def _fresh_answer(self, key: Key) -> KnownVersion | None:
         """Return what is known of a document; None if it must be requested."""
         answer = self._answers.get(key)
         if answer is not None and self._clock() - answer.checked_at < self.ttl_s:
             return answer
         since = self._listings.absent_since(key) if self.lists_ahead else None
-        return None if since is None else _Answer(ABSENT, None, since)
+        return None if since is None else KnownVersion(ABSENT, None, since)
 
-    def _confirmed(self, key: Key) -> _Answer | None:
+    def _confirmed(self, key: Key) -> KnownVersion | None:
         """Confirm an old answer, if comparing the document takes less time than reading it."""
         answer = self._answers.get(key)
         if answer is None or answer.size <= USUAL_DOCUMENT_BYTES:
             return None
-        with self._inquiries.asking(key) as inquiry:
-            asked_at = self._clock()
-            try:
-                if self.zmap.stat(key).version != answer.version:
-                    return None
-            except NoSuchObject:
+        inquiry, asked_at = self._answers.begin(key), self._clock()
+        try:
+            if self.zmap.stat(key).version != answer.version:
                 return None
             confirmed = replace(answer, checked_at=asked_at)
-            self._inquiries.answered(inquiry, lambda: self._answers.put(key, confirmed, 0))
+            self._answers.take(inquiry, confirmed)
+        except NoSuchObject:
+            return None
+        finally:
+            self._answers.end(inquiry)
         return confirmed
 
-    def _keep(self, inquiry: Inquiry, answer: _Answer, data: bytes | None) -> None:
+    def _keep(self, inquiry: Inquiry, answer: KnownVersion, data: bytes | None) -> None:
         key = inquiry.key
-        self._inquiries.answered(inquiry, lambda: self._answers.put(key, answer, 0))
+        self._answers.take(inquiry, answer)
         if data is not None:
             self._bodies.put(key, (answer.version, data), len(data))
         elif not inquiry.is_outdated:
             self._bodies.pop(key)
-
-    def _outdate(self, key: Key) -> None:
-        """Forget the answer for a document, and those that are on their way."""
-        self._inquiries.outdate(key, lambda: self._answers.pop(key))
 
 
 class StoreDocuments:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nczfs.errors import NoSuchPath, NotPermitted, ObjectTooLarge, PathExists
+from nczfs.formats.base import Node
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Variable
 from nczfs.vfs.datasets.arrivals import Arrivals, goal_of
@@ -43,7 +44,7 @@ class NodeArrivals:
 
     @property
     def _is_variable(self) -> bool:
-        return isinstance(self.at.loaded.node, Variable)
+        return isinstance(self._node, Variable)
 
     def takes(self, name: str) -> bool:
         """Return whether a file of a copy has that name, now or later."""
@@ -61,7 +62,7 @@ class NodeArrivals:
             return held, held.open(writing=True)
         if name not in self._possible:
             raise NotPermitted(f"{name}: {self._refusal}")
-        if name != INFO and not self._is_variable:
+        if name not in self.files:
             place = partial(self._land, name)
             held = self.arrivals.hold(self._prefix, name, place, exclusive=exclusive)
             return held, held.open(writing=True)
@@ -80,11 +81,8 @@ class NodeArrivals:
             raise PathExists(f"{new_name}: is there already")
         if new_name == INFO:
             self._write_info(held)
-        elif new_name in self._possible and self._is_variable:
-            self._land(new_name, held)
-            self.arrivals.hidden.put(self._prefix, new_name)
         elif new_name in self._possible:
-            self.arrivals.move(self._prefix, name, new_name, partial(self._land, new_name))
+            self._name_values(name, new_name, held)
             return
         elif goal_of(new_name) in self._possible:
             self.arrivals.move(self._prefix, name, new_name, _nowhere)
@@ -93,13 +91,36 @@ class NodeArrivals:
             raise NotPermitted(f"{new_name}: {self._refusal}")
         self.arrivals.let_go(self._prefix, name)
 
+    def _name_values(self, name: str, new_name: str, held: HeldFile) -> None:
+        """Give values their name, and write them if their variable is known.
+
+        They get the name first: the group may become a variable meanwhile, which then takes those
+        that have it.
+        """
+        self.arrivals.move(self._prefix, name, new_name, partial(self._land, new_name))
+        try:
+            is_placed = held.place()
+        except BaseException:
+            place = partial(self._land, name) if name in self._possible else _nowhere
+            self.arrivals.move(self._prefix, new_name, name, place)
+            raise
+        if not is_placed and not held.size and self._is_variable:
+            self.arrivals.hidden.put(self._prefix, new_name)
+            self.arrivals.let_go(self._prefix, new_name)
+
+    @property
+    def _node(self) -> Node:
+        """The node as it is now: a group may have become a variable since it was looked up."""
+        return self.at.dataset.found_node(self.at.path) or self.at.loaded.node
+
     @property
     def _possible(self) -> tuple[str, ...]:
         """The names that a file may have here."""
-        if self._is_variable:
-            return tuple(n for n in copied_names(self.at.loaded.node) if n in (INFO, RAW, LINES))
-        can_become_one = self.at.path and not self.at.dataset.names(self.at.path)
-        return (INFO, RAW, LINES) if can_become_one else (INFO,)
+        members = self.at.path and self.at.dataset.names(self.at.path)
+        node = self._node
+        if isinstance(node, Variable):
+            return tuple(n for n in copied_names(node) if n in (INFO, RAW, LINES))
+        return (INFO,) if members or not self.at.path else (INFO, RAW, LINES)
 
     @property
     def _refusal(self) -> str:

@@ -25,7 +25,7 @@ from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
-from nczfs.vfs.datasets.landing import check_held, land
+from nczfs.vfs.datasets.landing import check_held
 from nczfs.vfs.datasets.making import Making
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
@@ -175,14 +175,19 @@ class OpenDeclaration(OpenJudged):
         return {} if arrivals is None else arrivals.held_in(self._node.prefix)
 
     def _land(self) -> None:
-        """Write the values that came before the variable was known."""
+        """Write the values that came before the variable was known.
+
+        The close of a file that is still written to does that.
+        """
         arrivals, prefix = self._context.arrivals, self._node.prefix
         for name, held in self._held().items():
-            is_whole = name in (RAW, LINES) and not held.is_open
-            if arrivals is not None and is_whole:
-                land(self._context, self._dataset, self._node.path, name, held)
-                arrivals.hidden.put(prefix, name)
-                arrivals.let_go(prefix, name)
+            if arrivals is None or name not in (RAW, LINES) or not held.is_whole:
+                continue
+            # The last close of a file is known late: it may be whole, or part of what is to come.
+            with suppress(*((BadArgument,) if held.is_open else ())):
+                if not held.place() and not held.size and not held.is_open:
+                    arrivals.hidden.put(prefix, name)
+                    arrivals.let_go(prefix, name)
 
     @property
     def _name(self) -> str:

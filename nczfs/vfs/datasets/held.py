@@ -16,7 +16,8 @@ from nczfs.vfs.staging import StagedFile
 class HeldFile(File):
     """Bytes in the spool, under its budget.
 
-    `_lock` guards the staged file and the number of open files.
+    `_lock` guards the staged file and the number of open files. `_placing` is held while the bytes
+    are placed, which may take long.
 
     Parameters
     ----------
@@ -34,7 +35,9 @@ class HeldFile(File):
         self._place = place
         self._mtime_ns = time.time_ns()
         self._lock = threading.Lock()
+        self._placing = threading.Lock()
         self._opens = 0
+        self._closed_changes: int | None = None  # of the staged file when it was last closed
         self._is_let_go = False
         self._is_discarded = False
         self._placed: tuple[Callable[[HeldFile], bool], int] | None = None  # where, which bytes
@@ -52,6 +55,14 @@ class HeldFile(File):
     def is_open(self) -> bool:
         """Whether a file is open that may still write."""
         return self._opens > 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a descriptor was closed, and nothing was written since.
+
+        (The kernel says later that the last descriptor was closed.)
+        """
+        return self._closed_changes == self._staged.changes
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -102,15 +113,28 @@ class HeldFile(File):
         self._staged.truncate(size)
 
     def place(self) -> bool:
-        """Put the bytes where they belong, if that is known. Returns whether it was."""
-        # Another descriptor may write, or the file get another name, before the bytes are placed.
-        now = self._place, self._staged.changes
-        if now == self._placed:
-            return True
-        if not now[0](self):
-            return False
-        self._placed = now
-        return True
+        """Put the bytes where they belong, if that is known. Returns whether it was.
+
+        The close of a descriptor does that, and what makes the place known.
+        """
+        with self._placing:
+            with self._lock:
+                if self._is_discarded:
+                    return self._placed is not None
+                # Another descriptor may write, or the file get another name, meanwhile.
+                now = self._place, self._staged.changes
+                self._closed_changes = now[1]
+                self._opens += 1  # the bytes stay until they are placed
+            try:
+                if now != self._placed and not self._put(now[0]):
+                    return False
+                self._placed = now
+                return True
+            finally:
+                self._end_use()
+
+    def _put(self, place: Callable[[HeldFile], bool]) -> bool:
+        return place(self)
 
     def belongs(self, place: Callable[[HeldFile], bool]) -> None:
         """Give the file another place."""
@@ -124,6 +148,9 @@ class HeldFile(File):
 
     def closed(self) -> None:
         """Count one open file less."""
+        self._end_use()
+
+    def _end_use(self) -> None:
         with self._lock:
             self._opens -= 1
             self._discard_if_unused()

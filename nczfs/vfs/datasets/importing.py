@@ -78,18 +78,14 @@ class ImportedFile(HeldFile):
     Attributes
     ----------
     dropped : called when it goes.
-    is_whole : whether nothing was written since a descriptor was closed. (The kernel says later
-        that the last one was.)
     """
 
     waits_for = "they were not given the name of their group's netCDF file or CDL"
     dropped: Callable[[], object] = staticmethod(lambda: None)
-    is_whole = False
     _is_incomplete = False
     _is_refused = False
 
     def write(self, offset: int, data: Buffer) -> None:
-        self.is_whole = False
         try:
             super().write(offset, data)
         except BaseException:
@@ -103,12 +99,15 @@ class ImportedFile(HeldFile):
 
     def place(self) -> bool:
         """Import the file if its name says so. Raises BadArgument after a write that failed."""
-        self.is_whole = self._is_refused = True
-        if self._is_incomplete:
-            raise BadArgument(f"{self.name}: is not imported, because a write to it has failed")
+        self._is_refused = True
         found = super().place()
         self._is_refused = False
         return found
+
+    def _put(self, place: Callable[[HeldFile], bool]) -> bool:
+        if self._is_incomplete:
+            raise BadArgument(f"{self.name}: is not imported, because a write to it has failed")
+        return super()._put(place)
 
     def closed(self) -> None:
         super().closed()
