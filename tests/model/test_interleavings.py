@@ -18,7 +18,7 @@ import pytest
 
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.structure.dependents import declare
-from nczfs.errors import NoSuchObject, Unavailable
+from nczfs.errors import NoSuchNode, NoSuchObject, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
@@ -239,7 +239,7 @@ class World:
     def stored_shards(self, name: str) -> Iterator[list[int]]:
         """Those of the group by its old name, and then by its new one, while it is renamed."""
         for group in "gh":
-            with client(self.memory, "r", "s.zarr") as root, suppress(KeyError):
+            with client(self.memory, "r", "s.zarr") as root, suppress(KeyError, NoSuchNode):
                 yield root[f"{group}/{name}"][...].tolist()
 
     def stored_declared(self, group: str) -> list[object]:
