@@ -13,8 +13,8 @@ from nczfs.cdl.values import (
     escaped_name,
     quoted,
 )
+from nczfs.formats.declarations import DeclaredDimensions
 from nczfs.formats.flattening import flattened
-from nczfs.formats.homes import DimensionHomes
 from nczfs.formats.jsontext import compact
 from nczfs.formats.names import below, parent_of
 from nczfs.model.dtypes import DataType, NcType
@@ -112,8 +112,8 @@ def text(
 class _Printer:
     def __init__(self, top: Group, style: Style, data: Data | None) -> None:
         self._root = top.header.path
-        self._homes = DimensionHomes(top)
-        self._declared = self._homes.declared
+        self._declarations = DeclaredDimensions(top)
+        self._declared = self._declarations.declared
         self._style = style
         self._data = data
 
@@ -177,7 +177,7 @@ class _Printer:
                 yield f"{comment}\t{owner}:{special} = {value} ;"
 
     def _dimensions(self, variable: Variable) -> list[Dimension]:
-        return self._homes.of(variable, variable.group)
+        return self._declarations.of(variable, variable.group)
 
     def _printed(self, variable: Variable, nc_type: NcType, indent: str) -> PrintedVariable:
         unlimited = tuple(dimension.unlimited for dimension in self._dimensions(variable))

@@ -168,7 +168,7 @@ def export_stream(node: Group | Variable, request: CommandLine) -> None:
 
 
 def _tree(node: Group | Variable, *, skips: bool) -> model.Group:
-    from nczfs.formats.homes import groups_of
+    from nczfs.formats.declarations import groups_of
     from nczfs.library.variable import Variable
     from nczfs.model import hierarchy as model
 

@@ -266,7 +266,7 @@ class TreeFileSystem(FileSystem):
             try:
                 found.file.close()
             finally:
-                self.kernel.showing.closed(found.inode, is_mappable=found.is_mappable)
+                self.kernel.open_inodes.closed(found.inode, is_mappable=found.is_mappable)
                 self.kernel.closed(found)
                 self.inodes.closed(found.inode.ino)
 
@@ -438,7 +438,7 @@ class TreeFileSystem(FileSystem):
         is_mappable = flags & os.O_ACCMODE == os.O_RDWR
         self.inodes.shows(inode, node.content)
         self.kernel.opened(inode, file, flags, kept=keep)
-        self.kernel.showing.opened(inode, node, is_mappable=is_mappable)
+        self.kernel.open_inodes.opened(inode, node, is_mappable=is_mappable)
         handle = self._files.add(FileHandle(inode, file, writes(flags), is_mappable))
         return Opened(handle, node.direct_io or file.direct_io, keep, file.is_slow)
 

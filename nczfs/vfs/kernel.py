@@ -13,8 +13,8 @@ from nczfs.vfs.base import Notifier
 from nczfs.vfs.handles import FileHandle
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.nodes import File, OpenFile
+from nczfs.vfs.openinodes import OpenInodes
 from nczfs.vfs.pages import InodePages
-from nczfs.vfs.showing import Showing
 
 
 def writes(flags: int) -> bool:
@@ -32,14 +32,14 @@ class KernelCache:
 
     Attributes
     ----------
-    showing : the open files that show arrays.
+    open_inodes : those that show arrays.
     """
 
     def __init__(self, inodes: InodeTable, notifier: Notifier | None, pages_ttl_s: float) -> None:
         self._inodes = inodes
         self._notifier = notifier
         self._pages_ttl_s = pages_ttl_s
-        self.showing = Showing()
+        self.open_inodes = OpenInodes()
         self._showing: WeakKeyDictionary[StoredArray, WeakSet[Inode]] = WeakKeyDictionary()
 
     def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
@@ -117,7 +117,7 @@ class KernelCache:
         Pages that were changed through a mapping of another file are written back before: the rest
         of them is as old as the values before the write.
         """
-        others, are_mappable = self.showing.beside(inode)
+        others, are_mappable = self.open_inodes.beside(inode)
         if not others or self._notifier is None:
             yield
             return

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nczfs
 from nczfs.cli.main import main
-from nczfs.formats.homes import groups_of
+from nczfs.formats.declarations import groups_of
 from nczfs.library.api import Group
 from nczfs.model import hierarchy as model
 from tests.support.copies import new_url

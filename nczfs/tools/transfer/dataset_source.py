@@ -10,8 +10,8 @@ import numpy as np
 from nczfs.buffers import Values
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, attributes_with_fill
 from nczfs.errors import BadMetadata, BadValue
+from nczfs.formats.declarations import DeclaredDimensions, groups_of
 from nczfs.formats.flattening import flattened
-from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
 from nczfs.formats.zarr3.to_v2 import codecs_of_v3
 from nczfs.library.api import Group
@@ -105,13 +105,14 @@ class _Declarations:
         self._base = base
         self._notice = notice
         self._renamed: set[tuple[str, str]] = set()
-        self._homes = DimensionHomes(tree, spare=_renamed if unique_dimensions else _shared)
+        spare = _renamed if unique_dimensions else _shared
+        self._declarations = DeclaredDimensions(tree, spare=spare)
 
     def group(self, group: model.Group) -> GroupDeclaration:
         path = group.header.path
         return GroupDeclaration(
             group.name,
-            tuple(map(self._relative, self._homes.declared[path].values())),
+            tuple(map(self._relative, self._declarations.declared[path].values())),
             group.header.attributes,
             tuple(self._variable(variable, path) for variable in group.variables),
             tuple(map(self.group, group.groups)),
@@ -146,7 +147,8 @@ class _Declarations:
     def _dimensions(self, variable: model.Variable, here: str) -> tuple[str, ...]:
         """Return the full names of the dimensions of a variable."""
         names: list[str] = []
-        for own, declared in zip(variable.dimensions, self._homes.of(variable, here), strict=True):
+        found = self._declarations.of(variable, here)
+        for own, declared in zip(variable.dimensions, found, strict=True):
             dimension = self._relative(declared)
             names.append("/" + below(dimension.group, dimension.name))
             if dimension.name != own.name and (declared.group, declared.name) not in self._renamed:

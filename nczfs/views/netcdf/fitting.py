@@ -9,8 +9,8 @@ from math import prod
 
 from nczfs.engine import headway
 from nczfs.errors import CodecError, Unsupported
+from nczfs.formats.declarations import DeclaredDimensions, groups_of
 from nczfs.formats.flattening import flattened
-from nczfs.formats.homes import DimensionHomes, groups_of
 from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
@@ -98,7 +98,7 @@ class _Fitting:
                 self._omit(child.header.path, "is a group")
             group = replace(group, groups=())
         self._groups = list(groups_of(group))
-        self._homes = DimensionHomes(group, only_above=True)
+        self._declarations = DeclaredDimensions(group, only_above=True)
         self._declared = {
             each.header.path: self._dimensions(each, records) for each in self._groups
         }
@@ -126,7 +126,7 @@ class _Fitting:
 
     def _dimensions(self, group: Group, records: Collection[str]) -> dict[str, Dimension]:
         """Return the dimensions that a group declares in the file."""
-        found = self._homes.declared[group.header.path]
+        found = self._declarations.declared[group.header.path]
         if not is_netcdf(group.header.format):
             found = {
                 name: replace(d, unlimited=True) if name in records else d
@@ -138,7 +138,7 @@ class _Fitting:
         return {name: replace(d, unlimited=name == record) for name, d in found.items()}
 
     def _of(self, variable: Variable) -> list[Dimension]:
-        return self._homes.of(variable, self._base)
+        return self._declarations.of(variable, self._base)
 
     def _members(self, group: Group) -> Iterator[_Member]:
         here = group.header.path
@@ -146,7 +146,8 @@ class _Fitting:
             self._broken.append(self._line(below(here, name), f"cannot be read: {why}"))
         for variable in group.variables:
             headway.make()
-            dimensions = [self._declared[d.group][d.name] for d in self._homes.of(variable, here)]
+            found = self._declarations.of(variable, here)
+            dimensions = [self._declared[d.group][d.name] for d in found]
             try:
                 yield self._member(variable, dimensions)
             except (Unsupported, CodecError) as error:

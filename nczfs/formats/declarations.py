@@ -18,7 +18,7 @@ in its own group.
 """
 
 
-class DimensionHomes:
+class DeclaredDimensions:
     """The declared dimensions, by the path of their group and their name.
 
     A dimension of a group above the tree, which becomes a file of its own, is declared in the root.
@@ -58,10 +58,10 @@ class DimensionHomes:
         return [self._settled(dimension, here) for dimension in variable.dimensions]
 
     def _declare(self, dimension: Dimension, here: str) -> None:
-        home = self._home(dimension, here)
-        known = self._found[home].setdefault(dimension.name, _at(dimension, home))
+        group = self._declaring_group(dimension, here)
+        known = self._found[group].setdefault(dimension.name, _at(dimension, group))
         if known.size != dimension.size:
-            self._other(known, _at(dimension, home))
+            self._other(known, _at(dimension, group))
 
     def _anonymous(self, _: Dimension, dimension: Dimension) -> Dimension:
         return replace(anonymous(dimension.size), group=self.root)
@@ -77,19 +77,19 @@ class DimensionHomes:
         return found
 
     def _settled(self, dimension: Dimension, here: str) -> Dimension:
-        home = self._home(dimension, here)
-        known = self._found[home][dimension.name]
+        group = self._declaring_group(dimension, here)
+        known = self._found[group][dimension.name]
         if known.size == dimension.size:
             return known
-        return self._other(known, _at(dimension, home))
+        return self._other(known, _at(dimension, group))
 
-    def _home(self, dimension: Dimension, here: str) -> str:
-        home = dimension.group
-        if home not in self._found:
+    def _declaring_group(self, dimension: Dimension, here: str) -> str:
+        group = dimension.group
+        if group not in self._found:
             return self.root
-        if self._only_above and not f"{here}/".startswith(below(home, "")):
+        if self._only_above and not f"{here}/".startswith(below(group, "")):
             return self.root
-        return home
+        return group
 
 
 def groups_of(top: Group) -> Iterator[Group]:

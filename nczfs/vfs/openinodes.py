@@ -20,7 +20,7 @@ class _Opened:
     mappable: int = 0
 
 
-class Showing:
+class OpenInodes:
     """The inodes with open handles that show arrays. `_lock` guards the dict."""
 
     def __init__(self) -> None:
