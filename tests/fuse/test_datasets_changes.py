@@ -41,7 +41,7 @@ def make(url: str) -> None:
 def test_a_consolidated_copy_that_was_refused_is_owed_until_it_is_stored(
     faults: Faults, tmp_path: Path
 ) -> None:
-    """SEMANTICS W1, W8."""
+    """SEMANTICS W1, W85, W8."""
     place = bucket_of(faults.server)
     make(place.url_of(DATASET))
 
@@ -72,7 +72,7 @@ def test_a_consolidated_copy_that_was_refused_is_owed_until_it_is_stored(
 def test_a_consolidated_copy_that_was_refused_is_stored_in_the_background(
     faults: Faults, tmp_path: Path
 ) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W85."""
     place = bucket_of(faults.server)
     make(place.url_of(DATASET))
     options = ["--spool-dir", str(tmp_path / "spool"), "--flush-age", "200ms"]
@@ -163,7 +163,7 @@ def test_a_removed_attribute_of_a_replaced_variable_stays_in_another_one_of_its_
 def test_what_is_written_just_after_another_program_moved_a_variable_is_refused_and_kept(
     store: Path, tmp_path: Path
 ) -> None:
-    """SEMANTICS W22. In a directory no second passes until that is seen."""
+    """SEMANTICS W89. In a directory no second passes until that is seen."""
     spool = tmp_path / "spool"
     with store_served(str(store), "--spool-dir", str(spool), expect=f"{REFUSED}|saved in") as mount:
         values = os.open(mount.path / "datasets" / DATASET / "v/values.raw", os.O_RDWR)
@@ -179,7 +179,7 @@ def test_what_is_written_just_after_another_program_moved_a_variable_is_refused_
 
 
 def test_records_are_told_in_the_background_too(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS W1, W8."""
+    """SEMANTICS W85, W8."""
     with settled(store, tmp_path / "spool", "--flush-age", "100ms") as mount:
         handle = os.open(
             mount.path / "datasets" / DATASET / "r/values.raw", os.O_WRONLY | os.O_APPEND

@@ -185,7 +185,7 @@ def test_rsync_again_changes_nothing_and_takes_new_records(copying: Path, store:
 def test_with_all_views_shown_a_copy_is_refused_and_what_it_leaves_can_be_removed(
     store: Path, tmp_path: Path
 ) -> None:
-    """SEMANTICS W11, W12, W26."""
+    """SEMANTICS W11, W101, W26."""
     with settled(store, tmp_path / "spool", expect=REFUSED) as mount:
         datasets = mount.path / "datasets"
         done = subprocess.run(
@@ -213,7 +213,7 @@ def test_with_all_views_shown_a_copy_is_refused_and_what_it_leaves_can_be_remove
 def test_what_a_refused_copy_of_a_variable_leaves_can_be_removed(
     store: Path, tmp_path: Path, copier: str
 ) -> None:
-    """SEMANTICS W12, W26."""
+    """SEMANTICS W101, W26."""
     with settled(store, tmp_path / "spool", expect=REFUSED) as mount:
         root = mount.path / "datasets/a.zarr"
         source = "t/" if "rsync" in copier else "t"

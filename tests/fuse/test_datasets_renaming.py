@@ -163,7 +163,7 @@ def refused(source: Path, target: Path) -> str:
 
 
 def test_what_cannot_be_renamed_says_why(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS W84."""
+    """SEMANTICS W84, W97."""
     before = sorted(store.rglob("*"))
     with settled(store, tmp_path / "spool", "-o", "allow_delete", expect=REFUSED) as mount:
         root = mount.path / "datasets/d.zarr"

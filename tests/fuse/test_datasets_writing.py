@@ -117,7 +117,7 @@ def test_numpy_writes_through_a_map_of_the_file(mount: Path, store: Path) -> Non
 
 
 def test_a_map_that_outlives_its_file_is_stored_when_it_goes(mount: Path, store: Path) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W86."""
     with (mount / "datasets/sample.zarr/t2m/values.raw").open("r+b") as file:
         pages = mmap.mmap(file.fileno(), 0)
     pages[4:8] = np.array([5], "<f4").tobytes()

@@ -128,7 +128,7 @@ def test_a_removal_that_could_not_be_stored_is_said(user: OrdinaryUser, store: P
 
 
 def test_a_command_that_cannot_be_started_leaves_no_mount(user: OrdinaryUser, store: Path) -> None:
-    """SEMANTICS X2."""
+    """SEMANTICS X7."""
     done = user.run(*words(user, store, "no-such-program"))
     assert (done.returncode, done.stderr) == (
         NOT_FOUND,
@@ -186,7 +186,7 @@ def running(user: OrdinaryUser, store: Path, trap: str) -> Iterator[Running]:
 def test_a_signal_is_the_commands_and_so_is_the_way_it_ends(
     user: OrdinaryUser, store: Path
 ) -> None:
-    """SEMANTICS X2."""
+    """SEMANTICS X7."""
     trap = "trap 'echo stored >../../objects/last; kill $!; exit 9' TERM"
     with running(user, store, trap) as under_way:
         under_way.first.send_signal(signal.SIGTERM)
@@ -220,7 +220,7 @@ def test_after_kill_9_of_either_side_nothing_runs_and_nothing_is_mounted(
 
 
 def test_ctrl_c_at_a_terminal_is_the_commands(user: OrdinaryUser, store: Path) -> None:
-    """SEMANTICS X2."""
+    """SEMANTICS X7."""
     script = "trap 'echo caught; kill $!; exit 4' INT; echo begun; sleep infinity & wait"
     ours, theirs = os.openpty()
     start = ("setsid", "--ctty", "--wait", *shell(user, store, f"set +e; {script}"))

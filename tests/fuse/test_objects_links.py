@@ -33,7 +33,7 @@ def objects(place: Place, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_link_is_a_second_object_with_the_same_bytes(objects: Path, place: Place) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     (objects / "a").write_bytes(b"data")
     os.utime(objects / "a", (7, 0))
     (objects / "d").mkdir()
@@ -54,7 +54,7 @@ def test_a_link_is_a_second_object_with_the_same_bytes(objects: Path, place: Pla
 
 
 def test_programs_that_link_make_copies(objects: Path, place: Place, tmp_path: Path) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     (objects / "d").mkdir()
     (objects / "d/file").write_bytes(b"data")
     output("cp", "-al", objects / "d", objects / "e")
@@ -78,7 +78,7 @@ def test_programs_that_link_make_copies(objects: Path, place: Place, tmp_path: P
 def test_zarr_makes_keys_with_their_parents(
     objects: Path, place: Place, zarr_format: Literal[2, 3]
 ) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     values = np.arange(12.0).reshape(3, 4)
     form: dict[str, Any] = {"zarr_format": zarr_format}
     array = zarr.create_array(
@@ -97,7 +97,7 @@ def test_zarr_makes_keys_with_their_parents(
 
 
 def test_a_lock_by_link_is_taken_once(objects: Path) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     names = [f"contender-{number}" for number in range(4)]
     for name in names:
         (objects / name).write_text(name)

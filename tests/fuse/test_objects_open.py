@@ -203,7 +203,7 @@ def test_holes_cost_no_disk(tmp_path: Path) -> None:
 def test_a_process_that_inherits_a_file_stores_nothing_again(
     objects: Path, place: Place, mount: Served
 ) -> None:
-    """SEMANTICS O6."""
+    """SEMANTICS O31."""
     with (objects / "f").open("wb", buffering=0) as file:
         file.write(b"data")
         for _ in range(5):

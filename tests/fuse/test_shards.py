@@ -87,7 +87,7 @@ def places_of(data: bytes, count: int) -> tuple[Places, list[bytes]]:
 def test_a_shard_is_stored_once_and_what_is_not_written_stays_as_it_is(
     place: Place, tmp_path: Path
 ) -> None:
-    """SEMANTICS W66."""
+    """SEMANTICS W66, W94."""
     values = np.arange(400 * 600, dtype="<f4").reshape(400, 600)
     with nczfs.open(place.url_of(DATASET), "w", format="zarr3") as root:
         root.create_variable(

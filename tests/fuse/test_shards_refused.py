@@ -46,7 +46,7 @@ def refused(call: Callable[[], object]) -> None:
 def test_two_mappings_are_told_and_stored_when_the_store_has_room(
     refusing: Refusing, tmp_path: Path
 ) -> None:
-    """SEMANTICS W1, W20, W66."""
+    """SEMANTICS W1, W85, W20, W66."""
     place, spool, values = refusing.place, tmp_path / "spool", VALUES.copy()
     with store_served(place.url, "--spool-dir", str(spool), expect=TOLD) as mount:
         raw = mount.path / "datasets" / SHARDED / "v/values.raw"

@@ -45,7 +45,7 @@ def refusing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Refusin
 def test_what_is_refused_is_told_kept_and_stored_when_it_is_allowed(
     refusing: Refusing, tmp_path: Path
 ) -> None:
-    """SEMANTICS O17, W1, W20."""
+    """SEMANTICS O17, W1, W85, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--flush-age", "200ms"]

@@ -45,7 +45,7 @@ def relay(ceph: S3Server) -> Iterator[Relay]:
 def test_a_server_that_comes_back_gets_all_that_was_written(
     relay: Relay, tmp_path: Path, outage_s: float, *, is_silent: bool
 ) -> None:
-    """SEMANTICS A1, A6, O17, W1."""
+    """SEMANTICS A1, A6, O17, W1, W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "200ms"]
@@ -93,7 +93,7 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
 def test_who_waits_during_an_outage_reads_why_and_when_the_next_attempt_is(
     relay: Relay, tmp_path: Path
 ) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
     options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]

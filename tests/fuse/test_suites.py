@@ -132,7 +132,7 @@ def test_the_suite_of_fsspec_for_file_systems(suites: Suites, objects: Path) -> 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)
 def test_the_tests_of_python_for_files(suites: Suites, objects: Path) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L2, L8."""
     differences = [SYMBOLIC_LINKS, EXTENDED_ATTRIBUTES, FIFOS, SAME_FILE, SAME_INODE]
     assert_the_same(lambda place: suites.of_python(place, *PYTHON), objects, differences)
 

@@ -60,6 +60,7 @@ def read(path: Path) -> bytes:
 
 
 def test_what_is_warm_is_not_loaded_again_until_it_is_evicted(mount: Path, store: Path) -> None:
+    """SEMANTICS N7."""
     before = decoded(mount)
     done = nczfs("warm", store / "t", "--box", "2:5, 0")
     assert (done.returncode, done.stderr) == (0, "")
@@ -124,7 +125,7 @@ def test_what_is_evicted_takes_no_room_on_the_disk(store: Path, tmp_path: Path) 
 
 
 def test_a_full_disk_keeps_what_it_has(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS N7."""
+    """SEMANTICS N11."""
     options = ("--memory-limit", "4MiB", "--max-cache-size", "256MiB")
     told = "No space left on device: no more than .* of chunks are cached there from now on"
     with (
@@ -145,7 +146,7 @@ def test_a_full_disk_keeps_what_it_has(store: Path, tmp_path: Path) -> None:
 
 
 def test_two_that_warm_at_once_share_the_disk(store: Path, tmp_path: Path) -> None:
-    """SEMANTICS N7."""
+    """SEMANTICS N11."""
     options = ("--memory-limit", "4MiB", "--max-cache-size", "64MiB", "--cache-dir", str(tmp_path))
     with mounted(store, *options) as path:
         found: dict[str, tuple[int, str]] = {}
@@ -167,6 +168,7 @@ def test_two_that_warm_at_once_share_the_disk(store: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", ["0", "4MiB"])
 def test_what_the_cache_cannot_hold_is_said(store: Path, size: str) -> None:
+    """SEMANTICS N9."""
     with mounted(store, "--memory-limit", "4MiB", "--max-cache-size", size) as path:
         done = nczfs("warm", path / "datasets/data.zarr")
     assert done.returncode == 1
@@ -214,6 +216,7 @@ def test_places_that_cannot_be_warmed_are_refused(mount: Path, store: Path, tmp_
 def test_a_chunk_that_cannot_be_loaded_is_named_and_the_others_are_loaded(
     mount: Path, store: Path
 ) -> None:
+    """SEMANTICS N10."""
     chunk = store / "t/7.0"
     whole = chunk.read_bytes()
     chunk.write_bytes(b"broken")
@@ -227,7 +230,7 @@ def test_a_chunk_that_cannot_be_loaded_is_named_and_the_others_are_loaded(
 
 
 def test_a_shell_reads_the_answer_behind_what_it_wrote(mount: Path) -> None:
-    """SEMANTICS N2, N7."""
+    """SEMANTICS N2, N8."""
     with open(mount / ".nczfs/warm", "rb+", buffering=0) as file:
         file.write(b'{"path": "datasets/data.zarr/t", "box": "0:2, 0"}\n')
         lines = file.readall().splitlines()

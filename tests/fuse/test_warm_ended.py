@@ -79,7 +79,7 @@ def is_over(mount: Served) -> bool:
 def test_a_signal_ends_the_loading_in_the_mount(
     mount: Served, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """SEMANTICS N7."""
+    """SEMANTICS N9."""
     warm = Warm(mount, tmp_path)
     assert not is_over(mount)
     os.kill(warm.process.pid, number)
@@ -90,7 +90,7 @@ def test_a_signal_ends_the_loading_in_the_mount(
 
 
 def test_a_killed_mount_ends_the_command_and_leaves_nothing(mount: Served, tmp_path: Path) -> None:
-    """SEMANTICS N7."""
+    """SEMANTICS N9."""
     warm = Warm(mount, tmp_path)
     mount.process.kill()
     status, told = warm.ended()
@@ -100,6 +100,7 @@ def test_a_killed_mount_ends_the_command_and_leaves_nothing(mount: Served, tmp_p
 
 
 def test_the_end_of_the_mount_ends_the_loading(mount: Served, tmp_path: Path) -> None:
+    """SEMANTICS N9."""
     warm = Warm(mount, tmp_path)
     mount.process.send_signal(signal.SIGTERM)
     status, told = warm.ended()

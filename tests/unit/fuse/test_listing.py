@@ -19,7 +19,7 @@ LONG_S = 1000.0
 
 
 def test_a_request_waits_for_a_listing_as_long_as_names_are_found() -> None:
-    """SEMANTICS A1."""
+    """SEMANTICS A12."""
     store = MemoryZMap()
     for number in range(3):
         store.write(Key(f"d.zarr/v{number}/.zarray"), b"{}")

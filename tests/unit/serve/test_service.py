@@ -324,13 +324,13 @@ def test_nothing_is_written(service: Served) -> None:
 
 
 def test_a_request_that_is_too_long_is_refused(service: Served) -> None:
-    """SEMANTICS V6."""
+    """SEMANTICS V15."""
     assert service.get(f"?{'x' * TARGET_BYTES_MAX}").status == 414
     assert service.get("/".join("x" * 200)).status == 404
 
 
 def test_a_service_answers_to_its_own_names_alone(store: Path) -> None:
-    """SEMANTICS V1."""
+    """SEMANTICS V13."""
     with served(store / "a.zarr", AppOptions(hosts=("127.0.0.1", "*.example.org"))) as service:
         assert service.get("").status == 200
         assert service.get("", Host="data.example.org:80").status == 200

@@ -236,7 +236,7 @@ def test_a_client_that_takes_nothing_is_cut_off(store: Path) -> None:
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nX: y"])
 def test_a_request_that_does_not_arrive_is_given_up(store: Path, begin: bytes) -> None:
-    """SEMANTICS V6."""
+    """SEMANTICS V14."""
     with (
         served(store, server=ServerOptions(port=0, request_s=0.2)) as service,
         _connected(service) as client,
@@ -246,7 +246,7 @@ def test_a_request_that_does_not_arrive_is_given_up(store: Path, begin: bytes) -
 
 
 def test_a_second_request_that_does_not_arrive_is_given_up(store: Path) -> None:
-    """SEMANTICS V6."""
+    """SEMANTICS V14."""
     with (
         served(store, server=ServerOptions(port=0, request_s=1.5)) as service,
         _connected(service) as client,
@@ -260,7 +260,7 @@ def test_a_second_request_that_does_not_arrive_is_given_up(store: Path) -> None:
 
 
 def test_more_answers_than_allowed_are_refused(store: Path) -> None:
-    """SEMANTICS V6."""
+    """SEMANTICS V15."""
     with served(store, AppOptions(answers_max=1)) as service, ExitStack() as stack:
         connection = service.connection()
         stack.callback(connection.close)

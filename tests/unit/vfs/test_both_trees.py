@@ -345,7 +345,7 @@ def check_replaced(store: MemoryZMap) -> None:
 def test_what_is_written_within_a_second_after_another_client_renamed_a_variable_is_refused(
     fs: TreeFileSystem, store: GatedZMap, tmp_path: Path
 ) -> None:
-    """SEMANTICS W22. The store is near."""
+    """SEMANTICS W89. The store is near."""
     handle = open_written(fs)
     replace_variable(store)
     put(fs, handle, 2, 12)
@@ -358,7 +358,7 @@ def test_what_is_written_within_a_second_after_another_client_renamed_a_variable
 def test_a_chunk_that_was_stored_while_another_client_renamed_its_variable_is_no_chunk_of_the_next(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    """SEMANTICS W22. The store is near."""
+    """SEMANTICS W89. The store is near."""
     handle = open_written(fs)
     put(fs, handle, 4, 12)
     with store.stopping("write", "d.zarr/v/1") as gate:

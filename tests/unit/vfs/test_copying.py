@@ -135,7 +135,7 @@ def new(fs: TreeFileSystem) -> str:
 
 
 def test_each_value_is_shown_once(mount: Mount, store: ZMap) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W93."""
     with open_zmap(Prefixed(store, parse_prefix("p.zarr")), "w", format="zarr2") as root:
         root.create_variable("s", (2,), str)
     fs = mount()
@@ -280,7 +280,7 @@ def test_values_that_have_no_room_are_refused(mount: Mount) -> None:
 def test_what_never_comes_to_its_place_is_dropped_and_the_log_says_so(
     fs: TreeFileSystem, store: ZMap, expected_warnings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SEMANTICS W30."""
+    """SEMANTICS W104."""
     expected_warnings.add("24 bytes are dropped")
     mkdir(fs, B)
     for name in ("v", "w"):
@@ -382,7 +382,7 @@ def test_a_temporary_file_becomes_what_its_name_says(
 
 
 def test_a_temporary_file_goes_nowhere_else(fs: TreeFileSystem, new: str, document: bytes) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W93."""
     put(fs, f"{new}/.info.json.aB3xYz", b"[]")
     with pytest.raises(NotPermitted):
         rename(fs, f"{new}/.info.json.aB3xYz", f"{new}/other")
@@ -406,7 +406,7 @@ def test_a_temporary_file_goes_nowhere_else(fs: TreeFileSystem, new: str, docume
 def test_what_only_repeats_others_is_refused(
     fs: TreeFileSystem, new: str, document: bytes, name: str
 ) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W93."""
     put(fs, f"{new}/info.json", document)
     with pytest.raises(NotPermitted, match=r"only info\.json, values\.raw"):
         create(fs, f"{new}/{name}")
@@ -477,7 +477,7 @@ def test_a_variable_takes_its_document_once_more_and_grows(
 def test_the_first_document_tells_the_format_of_a_new_dataset(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W92."""
     for name, format in (("p.zarr", "zarr2"), ("q.zarr", "nczarr-L1")):
         with open_zmap(Prefixed(store, parse_prefix(name)), "w", format=format) as root:
             root.create_variable("v", (2,), "<i4" if format != "zarr2" else "?")
@@ -525,7 +525,7 @@ ELEMENTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
 def test_elements_of_variable_length_are_copied_by_their_lines(
     fs: TreeFileSystem, store: ZMap, kind: str, is_first: bool
 ) -> None:
-    """SEMANTICS W28, D16."""
+    """SEMANTICS W28, W93, D16."""
     config, elements = ELEMENTS[kind]
     codec = numcodecs.get_codec(dict(config))
     values = np.empty(4, object)
@@ -580,7 +580,7 @@ def test_lines_that_are_not_the_elements_change_nothing(
 def test_values_of_another_kind_than_the_variable_copies_are_refused(
     fs: TreeFileSystem, store: ZMap, new: str, document: bytes
 ) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W93."""
     put(fs, f"{new}/values.txt", b"1\n")
     with pytest.raises(BadArgument, match="values of type <f4 cannot be copied through this file"):
         put(fs, f"{new}/info.json", document)
@@ -601,7 +601,7 @@ def test_values_are_not_held_where_no_variable_can_be(fs: TreeFileSystem, path: 
 def test_where_values_wait_no_group_is_made(
     fs: TreeFileSystem, store: ZMap, new: str, document: bytes
 ) -> None:
-    """SEMANTICS W30: nothing could become of the values afterwards."""
+    """SEMANTICS W103: nothing could become of the values afterwards."""
     put(fs, f"{new}/values.raw", RAW)
     with pytest.raises(NotPermitted, match=r"values wait here for the info\.json"):
         mkdir(fs, f"{new}/chunks")

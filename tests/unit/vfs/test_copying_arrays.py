@@ -87,7 +87,7 @@ def assert_sound(store: ZMap) -> None:
 
 
 def test_in_nczarr_chunks_come_out_in_the_order_that_netcdf_c_reads(tmp_path: Path) -> None:
-    """SEMANTICS W28."""
+    """SEMANTICS W91."""
     url = f"memory://arrays{next(_stores)}"
     store = open_store(url)
     with open_zmap(Prefixed(store, parse_prefix("a.zarr")), "w") as root:

@@ -175,7 +175,7 @@ def test_the_wreck_of_a_variable_goes_from_the_inside(mount: Mount, store: ZMap)
 
 
 def test_a_copy_that_is_refused_goes_no_deeper(mount: Mount, store: ZMap) -> None:
-    """SEMANTICS W12."""
+    """SEMANTICS W101."""
     fs = mount(allow_delete=False)
     mkdir(fs, f"{N}/new")
     with pytest.raises(NotPermitted, match="--views copy"):
@@ -196,7 +196,7 @@ def test_a_copy_that_is_refused_goes_no_deeper(mount: Mount, store: ZMap) -> Non
 
 @pytest.mark.parametrize("name", ["a.cdl", ".a.cdl.x1Y2z3", "values.npy", ".values.txt.aBcDeF"])
 def test_each_name_of_a_view_tells_a_copy(mount: Mount, name: str) -> None:
-    """SEMANTICS W12."""
+    """SEMANTICS W101."""
     fs = mount(allow_delete=False)
     mkdir(fs, "datasets/d/copy.zarr")
     with pytest.raises(NotPermitted):

@@ -106,7 +106,7 @@ def test_bytes_written_to_values_raw_are_stored_at_the_close(
 
 @pytest.mark.parametrize("directory", [False, True])
 def test_in_a_zip_archive_values_are_there_at_fsync(tmp_path: Path, *, directory: bool) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W88."""
     archive = tmp_path / "a.zip"
     with zipfile.ZipFile(archive, "w"):
         pass
@@ -202,7 +202,7 @@ def test_a_far_chunk_that_was_replaced_shows_in_files_opened_after_its_time(
 def test_every_handle_of_a_replaced_variable_reports_what_was_lost(
     fs: TreeFileSystem, store: ZMap, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W85."""
     expected_warnings.add("another client has removed or replaced it")
     writer, other = open_file(fs, f"{V}/values.raw"), open_file(fs, f"{V}/values.raw")
     fs.write(writer, 0, b"1234")
@@ -366,7 +366,7 @@ def test_a_line_of_text_is_replaced_by_another_that_is_a_number(
 def test_text_may_come_in_pieces_that_end_anywhere(
     fs: TreeFileSystem, store: ZMap, step: int
 ) -> None:
-    """SEMANTICS W7."""
+    """SEMANTICS W98."""
     text = b"".join(b"%15.9g\n" % -n for n in range(24))
     handle = fs.open(find(fs, f"{V}/values.txt").ino, os.O_WRONLY).handle
     for offset in range(0, len(text), step):
@@ -377,7 +377,7 @@ def test_text_may_come_in_pieces_that_end_anywhere(
 
 
 def test_strings_that_lines_do_not_show_whole_are_kept(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS W7."""
+    """SEMANTICS W99."""
     path = "datasets/a.zarr/s/values.txt"
     assert read(fs, path) == b"one  \nt?wo \nx    \n"
     write(fs, path, b"two  \nt?wo \ny    \n")
@@ -390,7 +390,7 @@ def test_strings_that_lines_do_not_show_whole_are_kept(fs: TreeFileSystem, store
 def test_a_store_that_refuses_is_told_at_the_close_and_what_was_written_is_kept(
     fs: TreeFileSystem, store: ZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W85."""
     handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_WRONLY).handle
     fs.write(handle, 0, b"1234")
     with monkeypatch.context() as broken:
@@ -502,7 +502,7 @@ def test_a_rewrite_with_a_wrong_line_at_its_end_changes_nothing(
 def test_half_lines_become_whole_with_what_follows_or_with_what_the_file_shows(
     fs: TreeFileSystem, store: ZMap
 ) -> None:
-    """SEMANTICS W7."""
+    """SEMANTICS W98."""
     path = f"{V}/values.txt"
     one, other = (open_file(fs, path) for _ in range(2))
     sign = b"-".rjust(WIDTH - 2)  # of the digit that the line ends with
@@ -592,7 +592,7 @@ WITHDRAWN: dict[str, Callable[[TreeFileSystem, HandleNo], object]] = {
 def test_what_nobody_waits_for_any_more_changes_nothing(
     fs: TreeFileSystem, store: ZMap, change: Callable[[TreeFileSystem, HandleNo], object]
 ) -> None:
-    """SEMANTICS A1."""
+    """SEMANTICS A11."""
     before = {stat.key: stat.version for stat in store.list(parse_prefix(""))}
     handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR).handle
     request = TimedRequest()

@@ -318,7 +318,7 @@ def test_mkdir_makes_a_dataset_and_groups_in_it(fs: TreeFileSystem, store: ZMap)
 
 
 def test_a_new_directory_has_the_time_of_its_making(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS W12."""
+    """SEMANTICS W100."""
     of_mounting = find(fs, "datasets").mtime_ns
     before = time.time_ns()
     mkdir(fs, "datasets/new.zarr")

@@ -21,7 +21,7 @@ LONG_S = 1000.0
 def test_requests_wait_for_a_file_that_is_being_made_by_any_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS A1."""
+    """SEMANTICS A12."""
     (tmp_path / "d.zarr/v").mkdir(parents=True)
     (tmp_path / "d.zarr/.zgroup").write_text('{"zarr_format": 2}')
     array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<f8", "order": "C"}

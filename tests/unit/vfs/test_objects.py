@@ -581,7 +581,7 @@ def test_a_file_that_is_closed_while_its_object_goes_leaves_nothing_behind(
 
 
 def test_directories_are_made_emptied_and_removed(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS O5."""
+    """SEMANTICS O37."""
     attributes = mkdir(fs, "objects/d")
     assert attributes.kind is FileKind.DIRECTORY
     mkdir(fs, "objects/d/e")
@@ -708,7 +708,7 @@ def test_the_mode_given_at_creation_is_shown(fs: TreeFileSystem) -> None:
 
 
 def test_a_time_set_while_writing_stays_and_closing_changes_none(fs: TreeFileSystem) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O33."""
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"J")
     written = find(fs, NOTES)
@@ -723,7 +723,7 @@ def test_a_time_set_while_writing_stays_and_closing_changes_none(fs: TreeFileSys
 def test_a_change_has_a_later_time_than_the_one_before_whatever_the_clock_says(
     fs: TreeFileSystem,
 ) -> None:
-    """SEMANTICS O12. Programs that compare times, as make does, see each change."""
+    """SEMANTICS O33. Programs that compare times, as make does, see each change."""
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"J")
     ahead = time.time_ns() + 10**12
@@ -734,14 +734,14 @@ def test_a_change_has_a_later_time_than_the_one_before_whatever_the_clock_says(
 
 
 def test_what_another_client_stores_has_its_own_time(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O33."""
     fs.setattr(find(fs, NOTES).ino, AttributeChanges(mtime_ns=99), None)
     store.write(parse_key("plain/notes.txt"), b"newer")
     assert find(fs, NOTES).mtime_ns > 99
 
 
 def test_a_time_of_zero_is_one_like_all_others(fs: TreeFileSystem) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O33."""
     ino = find(fs, NOTES).ino
     for time_ns in (0, -1, 5):
         assert fs.setattr(ino, AttributeChanges(mtime_ns=time_ns), None).mtime_ns == time_ns
@@ -756,7 +756,7 @@ def test_a_time_of_zero_is_one_like_all_others(fs: TreeFileSystem) -> None:
 
 
 def test_a_time_of_zero_that_the_store_tells_is_shown(tmp_path: Path) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O33."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store/old").write_bytes(b"old")
     os.utime(tmp_path / "store/old", ns=(0, 0))
@@ -766,7 +766,7 @@ def test_a_time_of_zero_that_the_store_tells_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_time_of_the_last_access_is_what_it_was_set_to(fs: TreeFileSystem) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O34."""
     assert find(fs, NOTES).atime_ns is None
     ino = find(fs, NOTES).ino
     before = find(fs, NOTES).mtime_ns
@@ -784,7 +784,7 @@ def test_the_time_of_the_last_access_is_what_it_was_set_to(fs: TreeFileSystem) -
 
 
 def test_a_new_directory_has_the_time_of_its_making(fs: TreeFileSystem) -> None:
-    """SEMANTICS O12."""
+    """SEMANTICS O35."""
     before = time.time_ns()
     assert mkdir(fs, "objects/d").mtime_ns >= before
     made = find(fs, "objects/d").mtime_ns

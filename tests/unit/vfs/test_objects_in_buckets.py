@@ -54,7 +54,7 @@ def test_a_directory_is_there_while_a_key_has_its_prefix(mounting: Mounting) -> 
 
 @pytest.mark.parametrize("key", ["a/", "a/b/", "a//b", "a/./b"])
 def test_a_directory_that_would_stay_in_part_is_not_renamed(mounting: Mounting, key: str) -> None:
-    """SEMANTICS O5."""
+    """SEMANTICS O38."""
     fs, bucket = mounting(**{key: b"12", "a/k": b"1"})
     before = dict(bucket.objects)
     with pytest.raises(NotPermitted, match=f"{key}: the object of this name .* another client"):

@@ -61,7 +61,7 @@ def stored(store: ZMap) -> dict[str, bytes]:
 
 
 def test_a_link_is_a_second_object_with_the_same_bytes(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     made = link(fs, NOTES, "objects/plain/copy")
     assert stored(store) == {"plain/notes.txt": b"hello", "plain/copy": b"hello"}
     assert (made.size, made.nlink, find(fs, NOTES).nlink) == (5, 1, 1)
@@ -74,7 +74,7 @@ def test_a_link_is_a_second_object_with_the_same_bytes(fs: TreeFileSystem, store
 
 
 def test_a_link_has_the_mode_the_owner_and_the_times_of_the_file(fs: TreeFileSystem) -> None:
-    """SEMANTICS L2, O12."""
+    """SEMANTICS L8, O12."""
     changes = AttributeChanges(mode=0o600, uid=7, gid=8, atime_ns=5, mtime_ns=0)
     fs.setattr(find(fs, NOTES).ino, changes, None)
     link(fs, NOTES, COPY)
@@ -84,7 +84,7 @@ def test_a_link_has_the_mode_the_owner_and_the_times_of_the_file(fs: TreeFileSys
 
 
 def test_a_link_has_what_was_written_and_is_not_stored_yet(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS L2, O7."""
+    """SEMANTICS L8, O7."""
     handle = open_file(fs, NOTES)
     fs.write(handle, 0, b"J")
     link(fs, NOTES, COPY)
@@ -97,7 +97,7 @@ def test_a_link_has_what_was_written_and_is_not_stored_yet(fs: TreeFileSystem, s
 
 
 def test_a_file_that_was_never_stored_can_be_linked(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     handle = open_file(fs, "objects/new", os.O_CREAT | os.O_WRONLY)
     link(fs, "objects/new", "objects/empty")
     fs.write(handle, 0, b"new")
@@ -108,7 +108,7 @@ def test_a_file_that_was_never_stored_can_be_linked(fs: TreeFileSystem, store: Z
 
 
 def test_a_link_is_made_in_the_store_where_that_can_copy(store: ZMap, mounting: Mounting) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     copying = Copying(store)
     with mounting(copying) as fs:
         before = copying.reads
@@ -122,7 +122,7 @@ def test_a_link_is_made_in_the_store_where_that_can_copy(store: ZMap, mounting: 
 
 
 def test_nothing_is_replaced_by_a_link(fs: TreeFileSystem, store: ZMap) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     mkdir(fs, "objects/directory")
     handle = open_file(fs, "objects/unsaved", os.O_CREAT | os.O_WRONLY)
     write(fs, "objects/there", b"there")
@@ -137,7 +137,7 @@ def test_nothing_is_replaced_by_a_link(fs: TreeFileSystem, store: ZMap) -> None:
 def test_what_another_client_made_first_is_not_replaced(
     fs: TreeFileSystem, store: ZMap, *, written: bool
 ) -> None:
-    """SEMANTICS L2, O11."""
+    """SEMANTICS L8, O11."""
     listing(fs, "objects")
     handle = open_file(fs, NOTES)
     if written:
@@ -154,7 +154,7 @@ def test_what_another_client_made_first_is_not_replaced(
 def test_what_another_client_replaced_is_not_mixed_with_what_was_written(
     store: ZMap, mounting: Mounting, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS L2, O2."""
+    """SEMANTICS L8, O2."""
     expected_warnings.add("cannot be kept for the programs that have it open")
     with mounting(Copying(store)) as fs:
         handle = open_file(fs, NOTES)
@@ -170,7 +170,7 @@ def test_what_another_client_replaced_is_not_mixed_with_what_was_written(
 def test_only_objects_are_linked_and_only_to_objects(
     fs: TreeFileSystem, store: ZMap, mounting: Mounting
 ) -> None:
-    """SEMANTICS L2."""
+    """SEMANTICS L8."""
     truncate(fs, NOTES, 2)
     with pytest.raises(NotPermitted):
         link(fs, NOTES, "datasets/copy")

@@ -93,7 +93,7 @@ def test_a_file_is_read_and_written_while_it_is_uploaded(
 def test_a_file_is_not_emptied_by_an_open_that_was_given_up(
     fs: TreeFileSystem, store: GatedZMap, threads: ThreadPoolExecutor
 ) -> None:
-    """SEMANTICS A1: O_TRUNC, and the store answers after the deadline."""
+    """SEMANTICS A11: O_TRUNC, and the store answers after the deadline."""
     ino, request = find(fs, "objects/a").ino, TimedRequest()
 
     def empty() -> None:
@@ -151,7 +151,7 @@ def test_those_who_wait_for_one_upload_share_how_it_ends(
 def test_closes_of_an_inherited_descriptor_store_what_changed_and_nothing_else(
     fs: TreeFileSystem, store: GatedZMap
 ) -> None:
-    """SEMANTICS O6."""
+    """SEMANTICS O31."""
     handle = open_file(fs, "objects/new", os.O_CREAT | os.O_WRONLY)
     fs.write(handle, 0, b"data")
     for _ in range(5):

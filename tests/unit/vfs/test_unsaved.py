@@ -90,7 +90,7 @@ def test_what_could_not_be_stored_is_kept_and_shown_until_it_is(
     error: type[StoreError],
     spooled: int,
 ) -> None:
-    """SEMANTICS W1, W20."""
+    """SEMANTICS W85, W20."""
     handle = open_file(fs, V)
     fs.write(handle, 4, np.float32(-1).tobytes())
     refuse(faulty, error)
@@ -248,7 +248,7 @@ def test_what_is_written_to_a_variable_that_was_made_anew_does_not_reach_the_new
     change: Callable[[ZMap], None],
     size: int,
 ) -> None:
-    """SEMANTICS W20, W22."""
+    """SEMANTICS W20, W22, W90."""
     expected_warnings.add("another client has removed or replaced it")
     handle = open_file(fs, V)
     fs.read(handle, 0, 96)
@@ -277,7 +277,7 @@ def test_what_is_written_to_a_variable_that_was_made_anew_does_not_reach_the_new
 def test_a_variable_that_was_made_anew_can_be_opened_and_written(
     fs: TreeFileSystem, store: ZMap, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS W22."""
+    """SEMANTICS W90."""
     expected_warnings.add("another client has removed or replaced it")
     handle = open_file(fs, V)
     made_smaller(store)

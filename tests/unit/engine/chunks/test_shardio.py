@@ -463,7 +463,7 @@ def test_chunks_may_overlap(store: RecordingStore) -> None:
 def test_many_chunks_that_share_long_bytes_are_not_written_apart(
     store: RecordingStore, levels: tuple[Sequence[int], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An object of a few MiB would become one of many GiB."""
+    """SEMANTICS W96. An object of a few MiB would become one of many GiB."""
     monkeypatch.setattr(shardwrite, "SHARED_BYTES_MAX", 0)
     array = described((16, 16), (4, 4), *levels)
     codec = index_codec(INDEX_CODECS, 8 if len(levels) > 1 else 16)

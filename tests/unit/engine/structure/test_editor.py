@@ -462,7 +462,7 @@ def test_a_copy_that_was_stale_when_the_dataset_was_opened_is_made_true(
 def test_nothing_is_left_of_a_variable_that_the_store_refused_halfway(
     metadata_format: str, after: bool, memory: MemoryZMap
 ) -> None:
-    """SEMANTICS W27: the answer to the first try is lost, before or after it took effect."""
+    """SEMANTICS W102: the answer to the first try is lost, before or after it took effect."""
     with open_zmap(memory, "w", format=metadata_format) as dataset:
         dataset.attrs["a"] = 1
     before = keys(memory)

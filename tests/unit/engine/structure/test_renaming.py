@@ -146,7 +146,7 @@ def test_a_dimension_keeps_its_name() -> None:
 def test_what_cannot_be_renamed_stays(
     path: str, name: str, error: type[NczfsError], message: str
 ) -> None:
-    """SEMANTICS W84."""
+    """SEMANTICS W84, W97."""
     zmap = made()
     zmap.write(parse_key("stray/0"), b"bytes")
     if path == "g":

@@ -80,6 +80,7 @@ def test_what_was_written_to_both_chunks_of_an_object_is_stored_by_one_write(
 
 
 def test_an_object_that_is_written_whole_is_never_read(memory: MemoryZMap, client: Client) -> None:
+    """SEMANTICS W94."""
     for start in range(0, LENGTH, 2):
         client.v[start : start + 2] = start
     client.dataset.sync()
@@ -92,7 +93,7 @@ def test_an_object_that_is_written_whole_is_never_read(memory: MemoryZMap, clien
 def test_an_object_that_is_written_whole_is_in_the_store_when_the_write_returns(
     memory: MemoryZMap, client: Client
 ) -> None:
-    """Nothing of it is copied into memory, and other chunks are kept as before."""
+    """SEMANTICS W94. Nothing of it is copied into memory, and other chunks are kept as before."""
     client.calls.clear()
     client.v[0:9] = np.arange(9)
     assert [call for call in client.calls if call[0] == "write"] == [("write", "v/0")]
@@ -151,6 +152,19 @@ def test_an_object_larger_than_half_of_the_memory_is_not_sent_from_the_callers(
         client.v[0:8] = np.arange(8)
         client.dataset.sync()
     assert stored(memory)[:8] == list(range(8))
+
+
+def test_what_half_of_the_memory_does_not_hold_of_an_object_is_stored_several_times(
+    memory: MemoryZMap,
+) -> None:
+    """SEMANTICS W95."""
+    with created(memory, client={"budget": 3 * 4 * 4}) as client:  # half is less than two chunks
+        client.calls.clear()
+        client.v[0:3] = [1, 2, 3]
+        client.v[4:7] = [5, 6, 7]
+        client.dataset.sync()
+        assert [key for operation, key in client.calls if operation == "write"] == ["v/0", "v/0"]
+    assert stored(memory)[:8] == [1, 2, 3, FILL, 5, 6, 7, FILL]
 
 
 @pytest.mark.parametrize("index", [slice(4, 8), slice(5, 6)], ids=["whole", "in part"])

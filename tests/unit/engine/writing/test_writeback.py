@@ -118,6 +118,7 @@ def test_the_last_writer_of_an_element_wins(memory: MemoryZMap, client: Client) 
 
 
 def test_a_writer_stores_the_oldest_chunks_when_too_many_are_dirty(memory: MemoryZMap) -> None:
+    """SEMANTICS W87."""
     chunks, elements = 64, 1024
     client = Client(memory, "w", budget=16 * elements * 4)
     with client.dataset as dataset:

@@ -41,6 +41,7 @@ def memory() -> MemoryZMap:
 def test_what_was_written_is_stored_in_the_background_each_time(
     memory: MemoryZMap, tmp_path: Path
 ) -> None:
+    """SEMANTICS W87."""
     with mounted(memory, tmp_path, age_s=0.01) as mount:
         for value in (1, 2, 3):
             mount.write(3, value)
@@ -64,7 +65,7 @@ def test_what_failed_is_tried_again_in_the_background_with_pauses(
 def test_what_failed_at_fsync_is_tried_again_long_before_it_is_old(
     memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEMANTICS W1."""
+    """SEMANTICS W85."""
     expected_warnings.add("is kept, and tried again")
     monkeypatch.setattr("nczfs.engine.retrying.RETRY_S", 0.01)
     monkeypatch.setattr("nczfs.engine.background.TURN_S_MAX", 0.05)
