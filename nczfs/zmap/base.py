@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias, TypedDict, Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore, NoSuchObject
@@ -27,6 +27,24 @@ Version = NewType("Version", str)
 
 ABSENT = Version("")
 """As `replaces` of a write: the object must not exist."""
+
+
+class WriteOptions(TypedDict, total=False):
+    """What may be said with anything that makes or replaces an object, as keyword arguments.
+
+    Who passes them on says `**options: Unpack[WriteOptions]`; who uses them names both, so that a
+    name that is misspelt is an error.
+
+    Attributes
+    ----------
+    replaces : the only version to replace; `ABSENT`: write only if there is none; None, which is
+        the default: replace any.
+    mtime_ns : the time to store with the object, if `Features.keeps_times`; other stores ignore it.
+        None, which is the default: none, or for a copy that of its source.
+    """
+
+    replaces: Version | None
+    mtime_ns: int | None
 
 
 class Blob(NamedTuple):
@@ -259,22 +277,8 @@ class ZMap(Exchanging, ABC):
         return read_joined(read, ranges, near=self.features.near)
 
     @abstractmethod
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         """Replace the whole object, atomically.
-
-        Parameters
-        ----------
-        replaces : the only version to replace; `ABSENT`: write only if there is none; None: replace
-            any.
-        mtime_ns : the time to store with the object, if `Features.keeps_times`; other stores ignore
-            it.
 
         Raises
         ------
@@ -283,20 +287,8 @@ class ZMap(Exchanging, ABC):
         ReadOnlyStore, NoSpace, ObjectTooLarge, KeyNotText : nothing was changed.
         """
 
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def copy(self, source: Stat, goal: Key, **options: Unpack[WriteOptions]) -> Version:
         """Make `goal` a copy of a version of an object, atomically. Returns the copy's version.
-
-        Parameters
-        ----------
-        replaces : as in `write`, for the object at `goal`.
-        mtime_ns : as in `write`; None: that of the source, or none.
 
         Raises
         ------
@@ -305,7 +297,7 @@ class ZMap(Exchanging, ABC):
             nothing was changed. (`ObjectExists` if `replaces` is `ABSENT`.)
         """
         whole = ByteRange(source, 0, source.size)
-        return self.write_parts(goal, [whole], replaces=replaces, mtime_ns=mtime_ns)
+        return self.write_parts(goal, [whole], **options)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
         """Make `goal` a copy of another store's object as it is now. Returns the copy's version.
@@ -333,12 +325,7 @@ class ZMap(Exchanging, ABC):
         return self, key
 
     def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        self, key: Key, parts: Sequence[Part], **options: Unpack[WriteOptions]
     ) -> Version:
         """Replace the whole object by consecutive parts, atomically.
 
@@ -346,11 +333,11 @@ class ZMap(Exchanging, ABC):
         at once, using a temporary file beyond 64 MiB. Raises as `write` and `copy`.
         """
         if not self.features.writable:
-            return self.write(key, b"", replaces=replaces)  # which raises, before anything is read
+            return self.write(key, b"", **options)  # which raises, before anything is read
         read = partial(read_range, self)
         pieces = (piece for part in parts for piece in part_bytes(part, read))
         data = join(pieces, sum(map(part_size, parts)))
-        return self.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+        return self.write(key, data, **options)
 
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
         """Change the time of a version of an object. Returns its new version.

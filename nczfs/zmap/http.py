@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import (
@@ -18,7 +19,7 @@ from nczfs.errors import (
     ReadOnlyStore,
     StoreError,
 )
-from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions, ZMap
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.http_names import NameFinder
 from nczfs.zmap.http_transport import HttpRequest, HttpTransport
@@ -105,14 +106,7 @@ class HttpZMap(ZMap):
             self._ranges = False
         return Blob(answer.body, stat.version, stat.size, stat.mtime_ns)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores over HTTP are read-only")
 
     def delete(self, key: Key, *, version: Version | None = None) -> None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import (
@@ -24,7 +24,7 @@ from nczfs.errors import (
     ReadOnlyStore,
     Unsupported,
 )
-from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.ranges import clipped
@@ -144,14 +144,7 @@ class ReferenceZMap(ZMap):
         data = self._fetch(key, found, found.offset + start, found.offset + stop)
         return Blob(data, here, size, self._mtime_ns)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         raise ReadOnlyStore(f"{self._name}/{key}: stores of references are read-only")
 
     def delete(self, key: Key, *, version: Version | None = None) -> None:

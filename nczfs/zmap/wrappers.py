@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import ReadOnlyStore
 from nczfs.metrics import STORE_BYTES_READ, STORE_REQUESTS
 from nczfs.zmap.aside import Aside, Exchanges
-from nczfs.zmap.base import Blob, ByteRange, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.zmap.base import (
+    Blob,
+    ByteRange,
+    Entry,
+    Features,
+    Part,
+    Stat,
+    Version,
+    WriteOptions,
+    ZMap,
+)
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.keys import Key, Prefix, checked_length, is_within
 from nczfs.zmap.run import ListedRange
@@ -41,27 +51,13 @@ class Wrapper(ZMap):
     ) -> Blob:
         return self._zmap.read(key, start, stop, version=version)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         with self._changing("write", key):
-            return self._zmap.write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+            return self._zmap.write(key, data, **options)
 
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def copy(self, source: Stat, goal: Key, **options: Unpack[WriteOptions]) -> Version:
         with self._changing("copy", goal):
-            return self._zmap.copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+            return self._zmap.copy(source, goal, **options)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
         with self._changing("copy", goal):
@@ -71,15 +67,10 @@ class Wrapper(ZMap):
         return self._zmap.located(key)
 
     def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        self, key: Key, parts: Sequence[Part], **options: Unpack[WriteOptions]
     ) -> Version:
         with self._changing("write_parts", key):
-            return self._zmap.write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+            return self._zmap.write_parts(key, parts, **options)
 
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
         with self._changing("copy", stat.key):
@@ -195,27 +186,11 @@ class Prefixed(Wrapper):
     ) -> Sequence[Buffer]:
         return self._zmap.read_ranges(self._outer(key), ranges, version=version)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._zmap.write(self._outer(key), data, replaces=replaces, mtime_ns=mtime_ns)
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
+        return self._zmap.write(self._outer(key), data, **options)
 
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._zmap.copy(
-            self._outer_stat(source), self._outer(goal), replaces=replaces, mtime_ns=mtime_ns
-        )
+    def copy(self, source: Stat, goal: Key, **options: Unpack[WriteOptions]) -> Version:
+        return self._zmap.copy(self._outer_stat(source), self._outer(goal), **options)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
         return self._zmap.copy_from(origin, key, self._outer(goal))
@@ -224,18 +199,13 @@ class Prefixed(Wrapper):
         return self._zmap.located(self._outer(key))
 
     def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        self, key: Key, parts: Sequence[Part], **options: Unpack[WriteOptions]
     ) -> Version:
         outer = [
             replace(part, stat=self._outer_stat(part.stat)) if isinstance(part, ByteRange) else part
             for part in parts
         ]
-        return self._zmap.write_parts(self._outer(key), outer, replaces=replaces, mtime_ns=mtime_ns)
+        return self._zmap.write_parts(self._outer(key), outer, **options)
 
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:
         return self._zmap.set_mtime(self._outer_stat(stat), mtime_ns)

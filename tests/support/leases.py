@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.engine.lease.contention import LEASE, Clock, LeaseTerms
-from nczfs.zmap.base import Blob, Entry, Features, Stat, Version
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 
@@ -47,16 +48,9 @@ class Unconditional(MemoryZMap):
         with self._noted("read"):
             return super().read(key, start, stop, version=version)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         with self._noted("write"):
-            return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+            return super().write(key, data, **options)
 
     def delete(self, key: Key, *, version: Version | None = None) -> None:
         with self._noted("delete"):

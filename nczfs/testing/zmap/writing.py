@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,18 @@ class WritingTests(WritableStoreTests):
         with pytest.raises(ObjectExists):
             zmap.write(K, b"two", replaces=ABSENT)
         assert self.peek(zmap, K) == b"one"
+
+    def test_an_option_that_is_misspelt_is_an_error_and_writes_nothing(self, zmap: ZMap) -> None:
+        zmap.write(K, DATA)
+        source = zmap.stat(K)
+        options: Any = {"replace": ABSENT}
+        with pytest.raises(TypeError):
+            zmap.write(K, b"x", **options)
+        with pytest.raises(TypeError):
+            zmap.write_parts(K, [b"x"], **options)
+        with pytest.raises(TypeError):
+            zmap.copy(source, parse_key("copy"), **options)
+        assert [(stat.key, stat.version) for stat in zmap.list(ROOT)] == [(K, source.version)]
 
     def test_replacing_a_version_of_a_deleted_object_is_a_conflict(self, zmap: ZMap) -> None:
         seen = zmap.write(K, b"one")

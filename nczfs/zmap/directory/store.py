@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import (
@@ -22,7 +23,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.zmap.aside import Aside, Exchanges
-from nczfs.zmap.base import Blob, Entry, Features, Part, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Part, Stat, Version, WriteOptions, ZMap
 from nczfs.zmap.capacity import Capacity
 from nczfs.zmap.directory.casing import check_spelling, seen_case_sensitive, tried_case_sensitive
 from nczfs.zmap.directory.exchanging import aside, can_exchange
@@ -170,15 +171,8 @@ class DirectoryZMap(ZMap, Securing):
         except OSError as error:
             raise self._failure(error, key) from error
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self.write_parts(key, [data], replaces=replaces, mtime_ns=mtime_ns)
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
+        return self.write_parts(key, [data], **options)
 
     def write_parts(
         self,

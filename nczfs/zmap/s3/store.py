@@ -6,10 +6,21 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, StoreError, UsageError
-from nczfs.zmap.base import Blob, Entry, Features, Part, Stat, Version, ZMap, read_range
+from nczfs.zmap.base import (
+    Blob,
+    Entry,
+    Features,
+    Part,
+    Stat,
+    Version,
+    WriteOptions,
+    ZMap,
+    read_range,
+)
 from nczfs.zmap.forbidden import Forbidden
 from nczfs.zmap.keys import ROOT, Key, Prefix, checked_text
 from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
@@ -147,27 +158,13 @@ class S3ZMap(ZMap):
         self._check_version(stat, version)
         return Blob(answer.body, stat.version, stat.size, stat.mtime_ns)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        return self._writer.put(checked_text(key), data, replaces, mtime_ns)
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
+        return self._writer.put(checked_text(key), data, **options)
 
-    def copy(
-        self,
-        source: Stat,
-        goal: Key,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
-        version = self._writer.copy(source, checked_text(goal), replaces, mtime_ns)
+    def copy(self, source: Stat, goal: Key, **options: Unpack[WriteOptions]) -> Version:
+        version = self._writer.copy(source, checked_text(goal), **options)
         if version is None:
-            return super().copy(source, goal, replaces=replaces, mtime_ns=mtime_ns)
+            return super().copy(source, goal, **options)
         return version
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
@@ -185,16 +182,11 @@ class S3ZMap(ZMap):
         return version
 
     def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        self, key: Key, parts: Sequence[Part], **options: Unpack[WriteOptions]
     ) -> Version:
-        version = self._writer.assemble(checked_text(key), parts, replaces, mtime_ns)
+        version = self._writer.assemble(checked_text(key), parts, **options)
         if version is None:
-            return super().write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+            return super().write_parts(key, parts, **options)
         return version
 
     def set_mtime(self, stat: Stat, mtime_ns: int) -> Version:

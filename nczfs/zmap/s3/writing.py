@@ -66,7 +66,12 @@ class S3Writer:
         self._read = read
 
     def put(
-        self, key: Key, data: Buffer, replaces: Version | None, mtime_ns: int | None
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version:
         """Write bytes."""
         size = part_size(data)
@@ -92,7 +97,12 @@ class S3Writer:
         raise self._refused(answer, key, replaces if condition else None)
 
     def copy(
-        self, source: Stat, goal: Key, replaces: Version | None, mtime_ns: int | None
+        self,
+        source: Stat,
+        goal: Key,
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version | None:
         """Let the server copy an object with one request. Returns None if it cannot."""
         if source.size > PUT_BYTES_MAX or source.key == goal:
@@ -166,7 +176,12 @@ class S3Writer:
         raise self._refused(answer, goal, replaces if condition else None)
 
     def assemble(
-        self, key: Key, parts: Sequence[Part], replaces: Version | None, mtime_ns: int | None
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
     ) -> Version | None:
         """Assemble an object in an upload. Returns None if that is impossible or not worth it."""
         size = sum(map(part_size, parts))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, CorruptStore, NoSuchObject, ReadOnlyStore
-from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.ranges import clipped
 from nczfs.zmap.zip.index import ZipIndex, ZipMember
@@ -187,14 +187,7 @@ class ZipZMap(ZMap):
     ) -> Blob:
         return self._opened().read(key, start, stop, version)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         raise self._read_only(key)
 
     def delete(self, key: Key, *, version: Version | None = None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from nczfs.buffers import Buffer
 from nczfs.cli.main import main
 from nczfs.engine.lease.contention import LEASE
-from nczfs.zmap.base import Version
+from nczfs.zmap.base import Version, WriteOptions
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key
 
@@ -22,15 +23,10 @@ def test_commands_take_a_lease_where_conditions_do_not_hold_unless_told_to_trust
     write = DirectoryZMap.write
 
     def noted(
-        zmap: DirectoryZMap,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        zmap: DirectoryZMap, key: Key, data: Buffer, **options: Unpack[WriteOptions]
     ) -> Version:
         leased.append((tmp_path / "x.zarr" / LEASE).exists())
-        return write(zmap, key, data, replaces=replaces, mtime_ns=mtime_ns)
+        return write(zmap, key, data, **options)
 
     monkeypatch.setattr(DirectoryZMap, "write", noted)
     target = str(tmp_path / "x.zarr")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ from nczfs.errors import CodecError, Conflict, CorruptChunk, MissingChunk, Unkno
 from nczfs.formats.elementtypes import data_type
 from nczfs.model.grid import ChunkIndex, UnevenCuts
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec
-from nczfs.zmap.base import ABSENT, Blob, ByteRange, Features, Part, Stat, Version
+from nczfs.zmap.base import ABSENT, Blob, ByteRange, Features, Part, Stat, Version, WriteOptions
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
@@ -58,27 +58,15 @@ class RecordingStore(MemoryZMap):
         self.gate.wait(120)
         return super().read(key, start, stop, version=version)
 
-    def write(
-        self,
-        key: Key,
-        data: Buffer,
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
-    ) -> Version:
+    def write(self, key: Key, data: Buffer, **options: Unpack[WriteOptions]) -> Version:
         self.calls.append(("write",))
-        return super().write(key, data, replaces=replaces, mtime_ns=mtime_ns)
+        return super().write(key, data, **options)
 
     def write_parts(
-        self,
-        key: Key,
-        parts: Sequence[Part],
-        *,
-        replaces: Version | None = None,
-        mtime_ns: int | None = None,
+        self, key: Key, parts: Sequence[Part], **options: Unpack[WriteOptions]
     ) -> Version:
         self.sent.append(list(parts))
-        return super().write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+        return super().write_parts(key, parts, **options)
 
     def stat(self, key: Key) -> Stat:
         self.calls.append(("stat",))
