@@ -17,11 +17,10 @@ from pathlib import Path
 from nczfs.cli import logs
 from nczfs.cli.codecs import codecs, lengths
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.memory_limit import default_memory_limit
 from nczfs.cli.options import Scope
 from nczfs.cli.sources import Settings
 from nczfs.cli.spelling import hint
-from nczfs.cli.store import engine_options, place, store_options
+from nczfs.cli.store import place, server_options, store_options
 from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
@@ -138,7 +137,6 @@ def mount(
     # would take a tenth of the time until the mount answers.
     gc.disable()
     from nczfs.cli.memory import share_one_heap
-    from nczfs.engine.options import MissingChunks
     from nczfs.engine.spool.space import Survives
     from nczfs.fuse.daemon import MountOptions, serve
     from nczfs.fuse.invalidator import Invalidator
@@ -164,12 +162,7 @@ def mount(
     chunks, chain = settings.maybe_text("import-chunks"), settings.maybe_text("import-codecs")
     options = VfsOptions(
         engine=replace(
-            engine_options(settings),
-            memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
-            cache_dir=settings.maybe_text("cache-dir"),
-            cache_bytes_max=settings.maybe_number("max-cache-size"),
-            metadata_ttl_s=settings.seconds("metadata-ttl"),
-            missing_chunks=MissingChunks(settings.text("missing-chunks")),
+            server_options(settings),
             create_format=_create_format(settings),
             flush_age_s=settings.seconds("flush-age"),
             writes_dependents=settings.flag("write-dependents"),

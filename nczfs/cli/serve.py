@@ -6,15 +6,13 @@ import argparse
 import logging
 import os
 import sys
-from dataclasses import replace
 from importlib.metadata import version
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.memory_limit import default_memory_limit
 from nczfs.cli.options import Scope
 from nczfs.cli.sources import Settings
-from nczfs.cli.store import engine_options, place, store_options
+from nczfs.cli.store import place, server_options, store_options
 from nczfs.errors import UsageError
 from nczfs.fuse.servicemanager import notify_service_manager
 from nczfs.zmap.url import parse_url
@@ -49,7 +47,6 @@ def _serve(url: str, settings: Settings) -> None:
     from nczfs.cli.memory import share_one_heap
 
     share_one_heap()
-    from nczfs.engine.options import MissingChunks
     from nczfs.serve.app import AppOptions, application
     from nczfs.serve.server import ServerOptions, listen, serve, url_of
     from nczfs.serve.store import ServedStore
@@ -63,18 +60,10 @@ def _serve(url: str, settings: Settings) -> None:
         stall_s=settings.seconds("client-timeout"),
         stop_s=settings.seconds("stop-timeout"),
     )
-    engine = replace(
-        engine_options(settings),
-        memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
-        cache_dir=settings.maybe_text("cache-dir"),
-        cache_bytes_max=settings.maybe_number("max-cache-size"),
-        metadata_ttl_s=settings.seconds("metadata-ttl"),
-        missing_chunks=MissingChunks(settings.text("missing-chunks")),
-    )
     records = settings.words("record-dim") or frozenset()
     source = parse_url(url).text
     with listen(options) as listener:
-        store = ServedStore(url, store_options(settings), engine, records)
+        store = ServedStore(url, store_options(settings), server_options(settings), records)
         try:
             app = application(
                 store,

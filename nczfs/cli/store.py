@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from nczfs.cli.memory_limit import default_memory_limit
@@ -66,6 +67,20 @@ def engine_options(settings: Settings) -> EngineOptions:
         is_single_writer=settings.text("single-writer") == "trust",
         # The user learns what the command waits for before the request is given up.
         lease=LeaseTerms(wait_s=LEASE_SHARE * settings.seconds("request-timeout")),
+    )
+
+
+def server_options(settings: Settings) -> EngineOptions:
+    """Return the options of the engine of a mount or a service, which run until they are ended."""
+    from nczfs.engine.options import MissingChunks
+
+    return replace(
+        engine_options(settings),
+        memory_limit_bytes=settings.maybe_number("memory-limit") or default_memory_limit(),
+        cache_dir=settings.maybe_text("cache-dir"),
+        cache_bytes_max=settings.maybe_number("max-cache-size"),
+        metadata_ttl_s=settings.seconds("metadata-ttl"),
+        missing_chunks=MissingChunks(settings.text("missing-chunks")),
     )
 
 
