@@ -9,7 +9,7 @@ import struct
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numcodecs
 import numpy as np
@@ -81,6 +81,44 @@ def encoded(name: str) -> tuple[Pipeline, bytes]:
     return chain, chain.encode(values.reshape(2, 3))
 
 
+Edits: TypeAlias = "list[tuple[int, int, str]]"
+"""Places, bytes, and what is done there: set, delete, insert."""
+
+EDITS = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(0, 255), st.sampled_from("sdi")),
+    min_size=1,
+    max_size=12,
+)
+
+
+def edited(data: bytes, edits: Edits) -> bytes:
+    """Data after some changes of single bytes."""
+    found = bytearray(data)
+    for where, value, what in edits:
+        place = where % (len(found) + 1)
+        match what:
+            case "s":
+                found[place : place + 1] = bytes([value])
+            case "d":
+                del found[place : place + 1]
+            case _:
+                found.insert(place, value)
+    return bytes(found)
+
+
+def assert_flips_are_noticed_or_harmless(chain: Pipeline, data: bytes, step: int) -> None:
+    """Flip one bit of every `step`; one of a header may say nothing of the values."""
+    right = chain.decode(data).tobytes()
+    for bit in range(0, 8 * len(data), step):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            values = chain.decode(flipped)
+        except CorruptChunk:
+            continue
+        assert values.tobytes() == right
+
+
 def decode_or_refuse(chain: Pipeline, data: bytes, shape: tuple[int, ...]) -> bool:
     """Whether the data decode; they either do, to this shape, or are a corrupt chunk."""
     try:
@@ -120,41 +158,17 @@ def test_packed_booleans_that_are_too_few_are_a_corrupt_chunk() -> None:
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_flipped_bit_of_checked_data_is_noticed_or_harmless(name: str) -> None:
     chain, data = encoded(name)
-    right = chain.decode(data).tobytes()
-    for bit in range(0, 8 * len(data), 3):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        try:
-            values = chain.decode(flipped)
-        except CorruptChunk:
-            continue
-        assert values.tobytes() == right  # a bit of a header that says nothing of the data
+    assert_flips_are_noticed_or_harmless(chain, data, step=3)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
     name=st.sampled_from([*CHAINS, *OBJECT_CHAINS]),
-    edits=st.lists(
-        st.tuples(st.integers(0, 10**6), st.integers(0, 255), st.sampled_from("sdi")),
-        min_size=1,
-        max_size=12,
-    ),
+    edits=EDITS,
 )
-def test_edited_data_decode_to_the_right_shape_or_not_at_all(
-    name: str, edits: list[tuple[int, int, str]]
-) -> None:
+def test_edited_data_decode_to_the_right_shape_or_not_at_all(name: str, edits: Edits) -> None:
     chain, data = encoded(name)
-    edited = bytearray(data)
-    for where, value, what in edits:
-        place = where % (len(edited) + 1)
-        match what:
-            case "s":
-                edited[place : place + 1] = bytes([value])
-            case "d":
-                del edited[place : place + 1]
-            case _:
-                edited.insert(place, value)
-    decode_or_refuse(chain, bytes(edited), (10, 30) if name in CHAINS else (2, 3))
+    decode_or_refuse(chain, edited(data, edits), (10, 30) if name in CHAINS else (2, 3))
 
 
 @settings(max_examples=300, deadline=None)

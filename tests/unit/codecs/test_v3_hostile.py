@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from nczfs.codecs.base import Pipeline
 from nczfs.errors import CodecError, CorruptChunk, UnknownCodec
 from nczfs.model.dtypes import VlenKind
-from tests.unit.codecs.test_hostile import decode_or_refuse, zstd_of_unknown_size
+from tests.unit.codecs.test_hostile import (
+    EDITS,
+    Edits,
+    assert_flips_are_noticed_or_harmless,
+    decode_or_refuse,
+    edited,
+    zstd_of_unknown_size,
+)
 from tests.unit.codecs.test_round_trips import values_of
 from tests.unit.codecs.v3arrays import BIG, LITTLE, Word, codec, pipeline3
 
@@ -80,41 +87,17 @@ def test_every_truncation_is_a_corrupt_chunk(name: str) -> None:
 @pytest.mark.parametrize("name", CHECKED)
 def test_every_flipped_bit_of_checked_data_is_noticed_or_harmless(name: str) -> None:
     chain, data = encoded(name)
-    right = chain.decode(data).tobytes()
-    for bit in range(0, 8 * len(data), 7):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        try:
-            values = chain.decode(flipped)
-        except CorruptChunk:
-            continue
-        assert values.tobytes() == right
+    assert_flips_are_noticed_or_harmless(chain, data, step=7)
 
 
 @settings(max_examples=200, deadline=None)
 @given(
     name=st.sampled_from([*CHAINS, *TEXTS]),
-    edits=st.lists(
-        st.tuples(st.integers(0, 10**6), st.integers(0, 255), st.sampled_from("sdi")),
-        min_size=1,
-        max_size=12,
-    ),
+    edits=EDITS,
 )
-def test_edited_data_decode_to_the_right_shape_or_not_at_all(
-    name: str, edits: list[tuple[int, int, str]]
-) -> None:
+def test_edited_data_decode_to_the_right_shape_or_not_at_all(name: str, edits: Edits) -> None:
     chain, data = encoded(name)
-    edited = bytearray(data)
-    for where, value, what in edits:
-        place = where % (len(edited) + 1)
-        match what:
-            case "s":
-                edited[place : place + 1] = bytes([value])
-            case "d":
-                del edited[place : place + 1]
-            case _:
-                edited.insert(place, value)
-    decode_or_refuse(chain, bytes(edited), SHAPE)
+    decode_or_refuse(chain, edited(data, edits), SHAPE)
 
 
 @settings(max_examples=200, deadline=None)
