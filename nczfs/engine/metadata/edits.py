@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from nczfs.engine.metadata.changes import (
+    Create,
     NodeChange,
     Refused,
     apply_all,
@@ -282,13 +283,11 @@ class Edits:
         path = variable.path
         while path:
             above, _, name = path.rpartition("/")
-            if not {("node",), ("member", name)}.isdisjoint(subjects.get(above, ())):
+            if subjects.get(above, set()) & {("node",), ("member", name)}:
                 return True
             path = above
         return any(
-            not {("dimension", each.name), ("length", each.name)}.isdisjoint(
-                subjects.get(each.group, ())
-            )
+            subjects.get(each.group, set()) & {("dimension", each.name), ("length", each.name)}
             for each in variable.dimensions
         )
 
@@ -432,6 +431,7 @@ class Edits:
             node = as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
         written = dict(self.format.write_node(node, documents, found))
+        is_made = Create in {type(c) for c in changes} - {type(c) for c, _ in refused}
         key = self.format.array_key(path)
         if isinstance(node, Variable) and self.own_claims and key not in written:
             data = documents.get(key)
@@ -451,10 +451,10 @@ class Edits:
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._begun.note(path, key, document, replaces)
+                self._begun.note(path, key, document, replaces, is_made=is_made)
                 self._doubtful.add(key)
                 raise
-            self._begun.note(path, key, document, replaces, version)
+            self._begun.note(path, key, document, replaces, version, is_made=is_made)
             self.own_claims -= covered
         self._doubtful -= doubtful
         return refused
@@ -469,10 +469,7 @@ class Edits:
     def _changed(
         self, path: str, node: Node | None, changes: Iterable[NodeChange]
     ) -> tuple[Node | None, Refused]:
-        """Return a node with the changes that fit it, and the errors of the others.
-
-        Documents of a node that this process began to store count as its own.
-        """
+        """Return a node with the changes that fit it, and the errors of the others."""
         return apply_what_fits(node, changes, is_begun=self._begun.has(path))
 
     def _at(self, path: str) -> Place:
@@ -489,6 +486,8 @@ class Edits:
             for change in settled:
                 if changes.get(change.subject) is change:
                     del changes[change.subject]
+            if ("node",) not in changes:
+                self._begun.settle(path)
             self._applied.pop(path, None)
             if not changes:
                 self._changes.pop(path, None)

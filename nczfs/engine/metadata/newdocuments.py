@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ class _Sent:
 
 
 class NewDocuments:
-    """The documents that this process has begun to store, by the path of their node.
+    """The documents of nodes that this process is making, by the path of the node.
+
+    A node is here from the first of its documents that was sent until its creation is not pending
+    any more: later, what is at its path may be another client's. `_lock` guards the dict.
 
     Parameters
     ----------
@@ -47,6 +51,7 @@ class NewDocuments:
         self._metadata = metadata
         self._root = root
         self._guard = guard
+        self._lock = threading.Lock()
         self._sent: dict[str, dict[str, _Sent]] = {}
 
     def has(self, path: str) -> bool:
@@ -54,28 +59,47 @@ class NewDocuments:
         return path in self._sent
 
     def note(
-        self, path: str, key: str, data: bytes, replaces: Version, version: Version | None = None
+        self,
+        path: str,
+        key: str,
+        data: bytes,
+        replaces: Version,
+        version: Version | None = None,
+        *,
+        is_made: bool,
     ) -> None:
         """Note that a document of a node was sent to the store.
 
         Parameters
         ----------
+        is_made : whether the node is being made; nothing is noted of others.
         replaces : the version there was.
         version : that it has now; None: it is unknown whether it was stored.
         """
-        known = self._sent.setdefault(path, {})
-        if replaces == ABSENT or key in known:
-            known[key] = _Sent(data if version is None else b"", version)
+        if not is_made:
+            return
+        with self._lock:
+            known = self._sent.setdefault(path, {})
+            if replaces == ABSENT or key in known:
+                known[key] = _Sent(data if version is None else b"", version)
+
+    def settle(self, path: str) -> None:
+        """Note that the creation of a node is not pending any more."""
+        with self._lock:
+            self._sent.pop(path, None)
 
     def forget(self, path: str) -> None:
         """Forget the documents of a removed node, and of all below it."""
-        self._sent = {p: sent for p, sent in self._sent.items() if not is_within(p, path)}
+        with self._lock:
+            for known in [p for p in self._sent if is_within(p, path)]:
+                del self._sent[known]
 
     def move(self, path: str, goal: str) -> None:
         """Note that a node has moved, with all below it: what it has there are copies."""
-        for known in [p for p in self._sent if is_within(p, path)]:
-            del self._sent[known]
-            self._sent[goal + known[len(path) :]] = {}
+        with self._lock:
+            for known in [p for p in self._sent if is_within(p, path)]:
+                del self._sent[known]
+                self._sent[goal + known[len(path) :]] = {}
 
     def undo(self, path: str, withdrawn: Iterable[NodeChange]) -> None:
         """Remove what there is of a node whose creation is withdrawn. Never raises.
@@ -84,7 +108,9 @@ class NewDocuments:
         """
         if not any(isinstance(change, Create) for change in withdrawn):
             return
-        for key, sent in reversed(self._sent.pop(path, {}).items()):
+        with self._lock:
+            documents = self._sent.pop(path, {})
+        for key, sent in reversed(documents.items()):
             full = join(self._root, key)
             try:
                 with self._guard(), suppress(Conflict, NoSuchObject):

@@ -148,6 +148,23 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
     assert seen(memory, lambda d: d.attrs["title"]) == "T"
 
 
+def test_a_variable_that_is_made_again_replaces_none_that_another_client_made_meanwhile(
+    memory: MemoryZMap, dataset: OpenDataset
+) -> None:
+    """Although this client has stored documents of a variable of that name before."""
+    dataset.variables["v"].attrs["units"] = "km"
+    dataset.sync()
+    with open_zmap(memory, "r+") as other:
+        del other["v"]
+        dataset._dataset.forget_clean()
+        dataset.create_variable("v", (4,), "i2")
+        other.create_variable("v", (4,), "f8")
+        other.sync()
+        with pytest.raises(NameTaken, match="/v: another client has created it meanwhile"):
+            dataset.sync()
+    assert seen(memory, lambda d: d.variables["v"].dtype.str) == "<f8"
+
+
 @pytest.mark.parametrize("gone", ["variable", "group"])
 def test_a_change_of_what_another_client_removed_keeps_nothing_else_from_being_stored(
     memory: MemoryZMap, dataset: OpenDataset, gone: str
