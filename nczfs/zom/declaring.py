@@ -13,6 +13,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.structure.dependents import check_attributes
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.relayout import is_only
 from nczfs.errors import BadKey, BadValue, NameTaken, NoSuchNode, NotWritable
 from nczfs.formats.attributes import is_hidden
 from nczfs.formats.jsontext import parse_object
@@ -160,10 +161,10 @@ def declare(dataset: Dataset, path: str, node: Node, editor: Editor) -> None:
         and is valid; to declare the same once more adds the rest.
     """
     editor.sync()
-    new = f"zarr{node.zarr_format}"
-    if not path and dataset.format.single.name != new and _is_free(dataset, path):
+    new = FORMATS.named(f"zarr{node.zarr_format}", dataset.format_options)
+    if not path and _is_free(dataset, path) and not is_only(dataset, new):
         check(dataset, path, node)
-        editor.change_format(FORMATS.named(new, dataset.format_options))
+        editor.change_format(new)
     # A rename of a directory around the dataset comes before all of this, or after it.
     with dataset.engine.arrays.gate.inside(lambda: dataset.root):
         wanted = check(dataset, path, node)

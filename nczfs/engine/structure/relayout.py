@@ -14,10 +14,20 @@ from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join
 
 
+def is_only(dataset: Dataset, wanted: MetadataFormat) -> bool:
+    """Return whether a dataset has a format, and its root no document of another version."""
+    if dataset.format.single.name != wanted.name:
+        return False
+    documents, names = dataset.documents(), wanted.names.rivals
+    documents.fetch(names)
+    return all(documents.get(name) is None for name in names)
+
+
 def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
     """Write the documents of all groups in another format, the deepest first.
 
-    The dataset must have no pending changes. An interruption leaves groups that both formats read.
+    The dataset must have no pending changes. An interruption leaves groups that both formats read,
+    and the same change removes what is left.
 
     Raises
     ------
@@ -33,8 +43,11 @@ def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
             documents.get(key)
             version = documents.used.get(join(dataset.root, key), ABSENT)
             dataset.edits.store(key, data, version)
-        others = (*before.keys(header.path), *(() if header.path else before.names.hints))
-        dataset.delete_documents(key for key in others if key not in written)
+        # Last those by which it is seen that something is left.
+        rivals = [below(header.path, name) for name in wanted.names.rivals]
+        others = [*before.keys(header.path), *(() if header.path else before.names.hints)]
+        gone = [*(key for key in others if key not in rivals), *rivals]
+        dataset.delete_documents(key for key in gone if key not in written)
     dataset.read_as(wanted)
 
 
