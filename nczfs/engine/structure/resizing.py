@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -12,6 +12,7 @@ from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.errors import UsageError
+from nczfs.formats.rewriting import check_described_once
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
 
@@ -21,6 +22,7 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     users = list(_users(dataset, dimension))
     for variable, axis in users:
         _check_reach(variable, axis, size)
+    _check_documents(dataset, dimension, [variable for variable, _ in users])
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     for variable, axis in shrunk:
@@ -50,6 +52,17 @@ def _check_reach(variable: Variable, axis: int, size: int) -> None:
             f"/{variable.path}: dimension {variable.dimensions[axis].name!r} cannot have length "
             f"{size}: the lengths of the chunks are listed, and end at {end}"
         )
+
+
+def _check_documents(dataset: Dataset, dimension: Dimension, users: Sequence[Variable]) -> None:
+    """Refuse a length that the documents could not follow, before values are changed."""
+    documents, layout = dataset.edits.documents(), dataset.format
+    paths = [variable.path for variable in users]
+    if layout.declares:
+        paths.append(dimension.group)
+    documents.fetch(key for path in paths for key in layout.keys_to_change(path))
+    for path in paths:
+        check_described_once(layout, path, documents, "its metadata cannot be changed")
 
 
 def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, int]]:

@@ -255,6 +255,23 @@ def test_a_node_that_is_described_twice_keeps_its_metadata_and_takes_values(plac
         root.create_group("new")
 
 
+@pytest.mark.parametrize("length", [6, 12])
+def test_a_length_that_is_refused_changes_no_values(tmp_path: Path, length: int) -> None:
+    """What lay beyond a shorter length was overwritten with fill before the documents refused."""
+    place = tmp_path / "n.nczarr"
+    with nczfs.open(str(place), "w", format="nczarr") as root:
+        root.create_dimension("t", None)
+        root.create_variable("v", ("t",), "i4", data=np.arange(10), chunks=(4,))
+    convert(place)
+    before = files(place)
+    with nczfs.open(str(place), "a") as root:
+        with pytest.raises(NotWritable, match="/v: is described twice"):
+            root.resize_dimension("t", length)
+        with pytest.raises(NotWritable, match="/v: is described twice"):
+            root.variables["v"][10:13] = 7
+    assert files(place) == before
+
+
 def test_verify_names_documents_of_another_version(place: Path) -> None:
     convert(place)
     with subject_at(str(place)) as subject:
