@@ -20,6 +20,7 @@ from nczfs.codecs.flatcodecs import FLAT_CODECS
 from nczfs.codecs.pcodecs import REMEDIES, FlatPCodec
 from nczfs.codecs.v2 import V2Pipeline
 from nczfs.codecs.v3 import V3Pipeline
+from nczfs.codecs.v3chain import is_known
 from nczfs.errors import UnknownCodec
 from nczfs.messages import reason, shown
 from nczfs.model.hierarchy import ArrayDescription, CodecSpec, Json
@@ -71,6 +72,15 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
     _check_objects(array, memory_bytes)
     codecs = [(spec.name, _codec(spec, array, memory_bytes)) for spec in chain.codecs]
     return V2Pipeline(array, codecs)
+
+
+def left_out(array: ArrayDescription) -> str | None:
+    """Return a codec that is left out in decoding, without which nothing can be encoded.
+
+    nczfs does not know it, and the metadata say that readers need not. None: there is none.
+    """
+    optional = (spec.name for spec in array.codecs.codecs if not spec.must_understand)
+    return next((name for name in optional if not is_known(name, _installed())), None)
 
 
 def is_of_numcodecs(name: str) -> bool:

@@ -216,9 +216,13 @@ def v3_chain(codecs: Sequence[CodecSpec], form: ArraySpec, context: Context) -> 
     return V3Chain(form, arrays, (name, serializer), after, skipped[0] if skipped else None)
 
 
+def is_known(name: str, installed: Container[str]) -> bool:
+    """Return whether a codec is one of nczfs, or of those of other packages."""
+    return any(name in table for table in (_ARRAY, _SERIALIZERS, _SETTINGS, installed))
+
+
 def _is_known(spec: CodecSpec, context: Context) -> bool:
-    tables: tuple[Container[str], ...] = (_ARRAY, _SERIALIZERS, _SETTINGS, context.installed)
-    if any(spec.name in table for table in tables):
+    if is_known(spec.name, context.installed):
         return True
     if spec.name in _REFUSED and spec.must_understand:
         raise UnknownCodec(f"codec {shown(spec.name)}: {_REFUSED[spec.name]}")

@@ -1,15 +1,17 @@
-"""What may be written where several arrays have their chunks at one place."""
+"""What may be written of an array, also where several have their chunks at one place."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
+from nczfs.codecs.registry import left_out
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.chunks.storedarray import StoredArrays
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.options import EngineOptions
 from nczfs.formats.base import Node
+from nczfs.messages import shown
 from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import UNKNOWN, family
 from nczfs.model.overlaps import Overlap, collisions
@@ -49,6 +51,10 @@ class Families:
         ----------
         overlap : as `overlap` returned it.
         """
+        if (codec := left_out(variable.array)) is not None:
+            return chunks.unwritable(
+                f"codec {shown(codec)} is not known, and without it nothing can be written"
+            )
         stored = chunks.stored
         if variable.dependents:
             names = ", ".join(each.name for each in variable.dependents)

@@ -15,6 +15,7 @@ import zarr
 
 import nczfs
 from nczfs.cli.main import main
+from nczfs.errors import NotWritable
 from nczfs.library.opening import open_zmap
 from nczfs.library.variable import Variable
 from nczfs.model.smallnumbers import SMALL_NUMBERS
@@ -138,6 +139,25 @@ def test_a_dataset_without_a_copy_gets_none(place: str) -> None:
     with nczfs.open(place, "w", format="zarr3") as root:
         root.create_group("g")
     assert "consolidated_metadata" not in document(place)
+
+
+def test_values_without_a_codec_that_readers_may_ignore_are_read_and_not_written(
+    made: str,
+) -> None:
+    """A write was taken, and could never be stored, nor anything else after it."""
+    path = Path(made) / "g/w/zarr.json"
+    found = document(made, "g/w")
+    found["codecs"] = [found["codecs"][0], {"name": "strange", "must_understand": False}]
+    path.write_text(json.dumps(found))
+    path.with_name("c").joinpath("0").write_bytes(np.array([1, 2, 3, 4], "<i2").tobytes())
+    with nczfs.open(made, "a") as root:
+        w = root.groups["g"].variables["w"]
+        with pytest.raises(NotWritable, match=r"g/w: codec 'strange' is not known, and without it"):
+            w[1] = 7
+        w.attrs["units"] = "m"
+        root.variables["v"][0, 0] = 5
+        root.sync()
+        assert w[...].tolist() == [1, 2, 3, 4]
 
 
 def test_a_whole_dataset_is_removed(made: str) -> None:
