@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
@@ -103,7 +104,7 @@ class MetadataConversion:
             return
         refused: list[str] = []
         written = _Written()
-        masked = 0
+        masked = worded = 0
         for path, node in self._nodes.found.items():  # groups come before their members
             try:
                 document = self._document(path, node)
@@ -115,6 +116,7 @@ class MetadataConversion:
             if document.present is not None and not document.is_there and not self._overwrite:
                 place = self._subject.dataset.url(document.key)
                 raise ObjectExists(f"{place}: is there and differs; --overwrite replaces it")
+            worded += _has_bare_words(document.data)
             if isinstance(node, Variable):
                 del written.documents[document.key]
                 masked += _lacks_fill(node) and not self._adds_fill_values
@@ -127,6 +129,12 @@ class MetadataConversion:
                 f"{masked} {'array has' if masked == 1 else 'arrays have'} a fill value and no "
                 "attribute _FillValue: xarray takes such values for missing ones in Zarr v2, and "
                 "not in v3; --add-fill-values adds the attribute"
+            )
+        if worded:
+            self._notice(
+                f"{worded} {'node has' if worded == 1 else 'nodes have'} NaN or infinities in "
+                "attributes, which JSON does not have: tensorstore refuses such an array in Zarr "
+                "v3, and in v2 it does not read attributes"
             )
 
     def documents(self) -> Iterator[NewDocument]:
@@ -291,6 +299,15 @@ def _lacks_fill(variable: Variable) -> bool:
     if all(dimension.anonymous for dimension in variable.dimensions):
         return False
     return all(attribute.name != FILL_VALUE for attribute in variable.attributes)
+
+
+def _has_bare_words(document: bytes) -> bool:
+    """Return whether a document has NaN or an infinity as a word without quotes."""
+    words: list[str] = []
+    text = document.decode("utf-8", "surrogateescape")
+    # Numbers may have more digits than Python converts.
+    json.loads(text, parse_constant=words.append, parse_int=len, parse_float=len)
+    return bool(words)
 
 
 def _with_fill(variable: Variable) -> Variable:

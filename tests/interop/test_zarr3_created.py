@@ -142,3 +142,18 @@ def test_records_are_read_by_zarr_python(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")  # the specification does not have them
         read: Any = zarr.open_array(tmp_path / "d" / "v", mode="r")[...]
     assert read.tolist() == records.tolist()
+
+
+def test_bare_words_for_nan_in_attributes_are_numbers_to_zarr_python_alone(tmp_path: Path) -> None:
+    """zarr-python and xarray write them so, and JSON has none; docs/zarr-v3.md tells."""
+    with nczfs.open(str(tmp_path / "d"), "w", format="zarr3") as root:
+        for name, missing in ("v", np.nan), ("w", 1.5):
+            root.create_variable(name, (2,), "f4", FIELD[0, :2]).attrs["missing_value"] = missing
+    by_zarr: Any = zarr.open_array(tmp_path / "d/v", mode="r")
+    assert np.isnan(by_zarr.attrs["missing_value"])
+    kvstore = {"driver": "file", "path": f"{tmp_path}/d/"}
+    spec = {"driver": "zarr3", "kvstore": kvstore}
+    with pytest.raises(ValueError, match="Invalid JSON"):
+        tensorstore.open(spec | {"path": "v/"}).result()
+    read = tensorstore.open(spec | {"path": "w/"}).result().read().result()
+    assert np.asarray(read).tobytes() == FIELD[0, :2].tobytes()

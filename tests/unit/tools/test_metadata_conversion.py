@@ -221,6 +221,17 @@ def test_xarrays_missing_values_are_reported_or_become_an_attribute(place: Path)
     assert "_FillValue" not in document(place, "g/s").get("attributes", {})
 
 
+def test_words_that_json_does_not_have_are_reported(place: Path) -> None:
+    (place / "v/.zattrs").write_text('{"missing_value": NaN, "_FillValue": -1}')
+    with conversion(place) as (made, told):
+        made.check()
+        made.run()
+    assert [line.partition(",")[0] for line in told] == [
+        "1 node has NaN or infinities in attributes"
+    ]
+    assert '"missing_value": NaN' in (place / "v/zarr.json").read_text()
+
+
 def test_the_old_documents_are_removed_from_what_has_new_ones(place: Path) -> None:
     convert(place)
     (place / "other").mkdir()
