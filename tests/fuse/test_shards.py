@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,15 +29,34 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return requested_place(request, tmp_path)
 
 
-@pytest.fixture(params=["directory", "ceph", "nginx"])
-def read_from(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, str]:
-    """A place, and the URL by which it is read."""
-    if request.param != "nginx":
+class Source(NamedTuple):
+    """A store that is read.
+
+    Attributes
+    ----------
+    made : the URL by which its dataset is made; mounted : by which the store is mounted.
+    name : of the dataset in the mount.
+    """
+
+    made: str
+    mounted: str
+    name: str = DATASET
+
+
+@pytest.fixture(params=["directory", "zip", "ceph", "nginx", "zip on nginx"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
+    if request.param == "zip":
+        archive = str(tmp_path / "d.zip")
+        return Source(archive, archive, "d.zip")
+    if "nginx" not in request.param:
         place = requested_place(request, tmp_path)
-        return place, place.url
+        return Source(place.url_of(DATASET), place.url)
     server: WebServer = request.getfixturevalue("nginx")
     directory = server.new_directory()
-    return Place(lambda key: str(directory / key)), f"{server.url}/json/{directory.name}/"
+    if request.param == "nginx":
+        return Source(str(directory / DATASET), f"{server.url}/json/{directory.name}/")
+    served = f"{server.url}/json/{directory.name}/d.zip"
+    return Source(str(directory / "d.zip"), served, "d.zip")
 
 
 def counted(mount: Served, name: str, label: str = "") -> int:
@@ -54,17 +74,16 @@ def calls(mount: Served, operation: str) -> int:
 
 
 def test_an_element_of_a_shard_of_1_gib_costs_two_requests_and_the_next_one_one(
-    read_from: tuple[Place, str], tmp_path: Path
+    source: Source, tmp_path: Path
 ) -> None:
-    place, url = read_from
-    with nczfs.open(place.url_of(DATASET), "w", format="zarr3") as root:
+    with nczfs.open(source.made, "w", format="zarr3") as root:
         v = root.create_variable(
             "v", (SIDE, SIDE), "u1", chunks=(CHUNK, CHUNK), shards=(SIDE, SIDE), fillvalue=0
         )
         for row in (0, 7, 20):
             v[row * CHUNK + 5, 3 * CHUNK + 8] = row + 1
-    with settled(url, tmp_path / "spool") as mount:
-        fd = os.open(mount.path / "datasets" / DATASET / "v/values.raw", os.O_RDONLY)
+    with settled(source.mounted, tmp_path / "spool") as mount:
+        fd = os.open(mount.path / "datasets" / source.name / "v/values.raw", os.O_RDONLY)
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
             costs = []
