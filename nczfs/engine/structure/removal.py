@@ -35,6 +35,7 @@ from nczfs.errors import NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats.base import ConsolidatedForm
 from nczfs.formats.names import below, parent_of
 from nczfs.formats.registry import FORMATS
+from nczfs.formats.rewriting import check_described_once
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
@@ -98,16 +99,17 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     Raises
     ------
     NoSuchNode : as `planned`. ForeignObjects : objects below the node belong to no dataset; nothing
-        was changed. NotWritable : the store cannot remove objects, or another array declares this
-        one. MetadataError : the group above
-            it cannot be changed. StoreError : some of the objects may be gone; calling it again
-            removes the others.
+        was changed. NotWritable : the store cannot remove objects, another array declares this one,
+        or its group is described twice. MetadataError : the group above it cannot be changed.
+        StoreError : some of the objects may be gone; calling it again removes the others.
     """
     features = dataset.zmap.features
     if features.write_once or not features.writable:
         raise NotWritable(f"{dataset.zmap.name}: objects cannot be removed from this store")
     is_group = is_group_at(dataset, path)
     check_no_dependent(dataset, path)
+    if path:
+        _check_group(dataset, path)
     if not force:
         check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
     elif is_group is None:
@@ -193,6 +195,12 @@ def _keys(dataset: Dataset, path: str) -> list[Key]:
         aside = place_aside(Prefix(key.rpartition("/")[0]))
         found += [stat.key for stat in dataset.zmap.list(aside)]
     return found
+
+
+def _check_group(dataset: Dataset, path: str) -> None:
+    """Refuse to remove a member that documents of another version would still list."""
+    documents, above = dataset.edits.documents(), parent_of(path)
+    check_described_once(dataset.format, above, documents, "nothing can be removed from it")
 
 
 def _take_out(dataset: Dataset, path: str) -> None:

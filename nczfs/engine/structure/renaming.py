@@ -42,6 +42,7 @@ from nczfs.errors import (
 )
 from nczfs.formats.names import below, is_name, parent_of
 from nczfs.formats.naming import checked_name
+from nczfs.formats.rewriting import check_described_once
 from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap import keys
@@ -69,8 +70,8 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
     ------
     NoSuchNode : there is no such node. NameTaken : something has the name. UsageError : the name is
         invalid.
-    NotWritable : the store cannot remove objects, or variables elsewhere use dimensions of the
-        group.
+    NotWritable : the store cannot remove objects, variables elsewhere use dimensions of the
+        group, or the group above it is described twice.
     MetadataError, StoreError : nothing is changed, or `nczfs verify` reports what is left.
     """
     features = dataset.zmap.features
@@ -170,6 +171,8 @@ class _Renaming:
             raise NotWritable(f"{self.dataset.url('')}: is a whole dataset; rename its objects")
         self.check_still_there()
         check_no_dependent(self.dataset, self.path)
+        documents = self.dataset.edits.documents()
+        check_described_once(self.dataset.format, self.above, documents, "nothing in it is renamed")
         if self.dataset.load(self.goal) is not None:
             raise self._is_taken()
         if next(iter(self.dataset.zmap.list(self.new_prefix)), None) is not None:

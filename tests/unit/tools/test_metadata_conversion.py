@@ -283,6 +283,30 @@ def test_a_length_that_is_refused_changes_no_values(tmp_path: Path, length: int)
     assert files(place) == before
 
 
+@pytest.mark.parametrize("path", ["v", "g", "g/s"])
+def test_nothing_is_removed_or_renamed_in_a_group_that_is_described_twice(
+    tmp_path: Path, path: str
+) -> None:
+    """The documents of v2 listed what was gone: their readers saw fill, or an error."""
+    place = tmp_path / "c.zarr"
+    with nczfs.open(str(place), "w", format="zarr2", consolidated=True) as root:
+        root.create_variable("v", (3,), "i2", data=[1, 2, 3])
+        root.create_group("g").create_variable("s", (), "f8", data=1.5)
+    convert(place)
+    before = files(place)
+    with nczfs.open(str(place), "a") as root:
+        with pytest.raises(NotWritable, match=r"is described twice.*nothing in it is renamed"):
+            root.editor.rename(path, "other")
+        with pytest.raises(NotWritable, match=r"is described twice.*nothing can be removed"):
+            root.editor.remove(path)
+    assert files(place) == before
+    with conversion(place) as (made, _):
+        made.check()
+        made.remove_old()
+    with nczfs.open(str(place), "a") as root:
+        root.editor.remove(path)
+
+
 def test_verify_names_documents_of_another_version(place: Path) -> None:
     convert(place)
     with subject_at(str(place)) as subject:
