@@ -145,7 +145,9 @@ def check_nodes(dataset: Dataset, path: str, node: Node, *, shares_keys: bool = 
     KeyTooLong, KeyNotText : it cannot have a document. BadValue : a dependent array cannot be read,
         or its chunks would be in the way of others.
     """
-    names, single = keys_of(node.zarr_format), dataset.format.single
+    names = keys_of(node.zarr_format)
+    # A new dataset has another format until the hierarchy is written.
+    single = FORMATS.named(f"zarr{node.zarr_format}", dataset.format_options)
     for at, each in walk(node):
         place = _joined(path, at)
         for key in names.keys(str(dataset.prefix(place))):

@@ -87,3 +87,18 @@ def test_a_hierarchy_declares_by_the_same_rules(fs: TreeFileSystem) -> None:
     attributes["dependent-arrays"] = with_new(FREE)
     write(fs, place, json.dumps(tree).encode())
     assert dependents(fs) == ["mask", "q", "twin", "new"]
+
+
+def test_a_hierarchy_declares_in_a_new_dataset_by_the_same_rules(fs: TreeFileSystem) -> None:
+    """SEMANTICS D30, D33, D34."""
+    tree = json.loads(read(fs, "datasets/d.zarr/zom.json"))
+    attributes = tree["members"]["t"]["attributes"]
+    new = "datasets/new.zarr"
+    mkdir(fs, new)
+    attributes["dependent-arrays"] = {"a": COLLIDING, "b": COLLIDING}
+    with pytest.raises(NotPermitted, match=r"/t/(a|b) has chunks of the same keys"):
+        write(fs, f"{new}/zom.json", json.dumps(tree).encode())
+    assert "t" not in listing(fs, new)
+    attributes["dependent-arrays"] = {"a": COLLIDING, "b": FREE}
+    write(fs, f"{new}/zom.json", json.dumps(tree).encode())
+    assert json.loads(read(fs, f"{new}/t/info.json"))["dependents"] == ["a", "b"]
