@@ -78,7 +78,7 @@ def _list(request: CommandLine) -> int:
         arrays = [*family(primary)][1:]
         for line in table([_HEADER, *(_cells(each) for each in arrays)], right=()):
             say(line)
-        for problem in primary.problems:
+        for problem in _problems(primary):
             complain("nczfs", problem)
     return 0
 
@@ -92,12 +92,13 @@ def _check(request: CommandLine) -> int:
         def is_node(path: str) -> bool:
             return any(documents.get(key) is not None for key in layout.keys(path))
 
+        problems = _problems(primary)
         faults = list(dependent_faults(primary, lambda path: f"/{path}", is_node))
-        for problem in primary.problems:
+        for problem in problems:
             say(problem)
         for fault in faults:
             say(fault.line)
-        return 1 if primary.problems or faults else 0
+        return 1 if problems or faults else 0
 
 
 def _add(request: CommandLine) -> int:
@@ -119,6 +120,13 @@ def _remove(request: CommandLine) -> int:
         count = withdraw(dataset, primary.path, request.arguments.name)
     say(f"{request.arguments.name}: {count} {'object' if count == 1 else 'objects'} removed")
     return 0
+
+
+def _problems(primary: Description) -> list[str]:
+    """Return what is wrong with the documents of an array and of all that depend on it."""
+    from nczfs.model.keysets import family
+
+    return [problem for each in family(primary) for problem in each.problems]
 
 
 def _partial(text: str | None) -> Json:

@@ -179,10 +179,10 @@ def withdraw(dataset: Dataset, path: str, name: str) -> int:
     NoSuchNode : there is no such declaration. NotWritable, MetadataError, StoreError.
     """
     primary = declaring_array(dataset, path)
+    if name not in declared_by(primary.attributes):
+        raise NoSuchNode(f"/{path}: declares no array {name!r}")
     known = next((each for each in primary.dependents if each.name == name), None)
     changed = _rehearsed(dataset, primary, Redeclare(name=name, partial=None))
-    if known is None and changed == primary:
-        raise NoSuchNode(f"/{path}: declares no array {name!r}")
     _store(dataset, path, Redeclare(name=name, partial=None))
     gone = [] if known is None else list(family(known))
     staying = list(family(changed))

@@ -303,6 +303,27 @@ def test_arrays_are_declared_listed_checked_and_removed(
     assert json.loads((alone / "zarr.json").read_text())["attributes"] == {"units": "m"}
 
 
+def test_an_array_that_is_not_declared_cannot_be_removed(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another one of the primary has the fill value NaN, which equals nothing."""
+    before = (place / "t/zarr.json").read_bytes()
+    assert main(["dependents", "remove", str(place / "t"), "none"]) == 1
+    assert "/t: declares no array 'none'" in capsys.readouterr().err
+    assert (place / "t/zarr.json").read_bytes() == before
+
+
+def test_problems_of_each_document_are_checked(
+    alone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((alone / "zarr.json").read_text())
+    entry = json.loads(DOT) | {"fill_value": None}
+    document["attributes"]["dependent-arrays"] = {"mask": entry}
+    (alone / "zarr.json").write_text(json.dumps(document))
+    assert main(["dependents", "check", str(alone)]) == 1
+    assert "'mask': fill_value is missing" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "document", "why"),
     [
