@@ -121,7 +121,7 @@ def _create(call: _Call) -> int:
         raise UsageError(f"{arguments.url}: the first place of `create` is a URL")
     node = call.node(arguments.other)
     url = place(arguments.url, settings)
-    _check_above(url, call.request)
+    _check_above(url, node.zarr_format, call.request)
     count = create(
         url,
         node,
@@ -135,23 +135,35 @@ def _create(call: _Call) -> int:
     return FAILED if call.troubles else DONE
 
 
-def _check_above(url: str, request: CommandLine) -> None:
+def _check_above(url: str, zarr_format: int, request: CommandLine) -> None:
     """Raise UsageError if a dataset above would not know of a new node."""
-    from nczfs.cli.nodes import opened_above
+    from nczfs.cli.nodes import opened_above, root_variable
+    from nczfs.model.hierarchy import Variable
 
     with opened_above(url, request.settings) as above:
         if above is None:
             return
-        dataset = above[0].engine_dataset
-        form = dataset.format.copy
-        data = None if form is None else dataset.documents().get(form.key)
+        dataset, _, path = above
+        engine = dataset.engine_dataset
+        form = engine.format.copy
+        data = None if form is None else engine.documents().get(form.key)
         has_copy = form is not None and data is not None and form.has_copy(data)
-        if dataset.format.declares or has_copy:
+        root = printable(engine.url(""))
+        if engine.format.declares or has_copy:
             why = "consolidated metadata" if has_copy else "lists of members"
             raise UsageError(
-                f"{printable(url)}: {printable(dataset.url(''))} has {why}; make the node with "
-                "`nczfs create`, or the whole hierarchy at the root"
+                f"{printable(url)}: {root} has {why}; make the node with `nczfs create`, or the "
+                "whole hierarchy at the root"
             )
+        version = 3 if engine.format.single.name == "zarr3" else 2
+        if zarr_format != version:
+            raise UsageError(
+                f"{printable(url)}: is Zarr v{zarr_format}, and {root} Zarr v{version}"
+            )
+        group = engine.load(path.rpartition("/")[0])
+        if root_variable(dataset) or group is None or isinstance(group.node, Variable):
+            why = "is an array" if root_variable(dataset) else "has no such group above it"
+            raise UsageError(f"{printable(url)}: {root} {why}; only groups have members")
 
 
 def _diff(call: _Call) -> int:

@@ -139,8 +139,18 @@ def test_a_node_is_not_made_where_the_dataset_above_would_not_know_of_it(
         nczfs.open(str(tmp_path / name), "w", **options).close()
         assert run("create", tmp_path / name / "g", file) == 2
         assert not (tmp_path / name / "g").exists()
-    nczfs.open(str(tmp_path / "plain"), "w", format="zarr2").close()
-    assert run("create", tmp_path / "plain" / "g", file) == 0
+    plain = tmp_path / "plain"
+    with nczfs.open(str(plain), "w", format="zarr2") as root:
+        root.create_variable("x", (2,), "i4")
+    for place, why in (("x/g", "is an array"), ("none/g", "has no such group")):
+        assert run("create", plain / place, file) == 2
+        assert why in capsys.readouterr().err
+    other = tmp_path / "other.json"
+    other.write_text('{"zarr_format": 3, "node_type": "group"}')
+    assert run("create", plain / "g", other) == 2
+    assert "is Zarr v3, and " in capsys.readouterr().err
+    assert not list(plain.rglob("g"))
+    assert run("create", plain / "g", file) == 0
 
 
 def test_hierarchies_are_validated_and_each_fault_has_a_line(
