@@ -419,7 +419,7 @@ class Dataset(Hierarchy):
 
     def delete_units(self, variable: Variable, is_wanted: Callable[[UnitIndex], bool]) -> None:
         """Remove the stored units of an array for which `is_wanted` returns true."""
-        array = self.array(variable)
+        array = self.array(variable).permitted()
         writer = array.writer()
         self.engine.writeback.drop(array.stored, lambda each: not is_wanted(writer.unit(each[1])))
         try:

@@ -74,6 +74,11 @@ class Array:
         chunks = self._chunks.resized(description)
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 
+    def permitted(self) -> Array:
+        """Return the same array, which changes with its primary though programs only read it."""
+        chunks = self._chunks.permitted()
+        return Array(chunks, self._options, far=self.far, rounding=self._rounding)
+
     @property
     def source(self) -> ChunkSource:
         """Where the chunks come from."""

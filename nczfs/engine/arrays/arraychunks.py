@@ -79,13 +79,9 @@ class ArrayChunks:
 
     def resized(self, description: ArrayDescription) -> ArrayChunks:
         """Return the same chunks of the array with another shape."""
+        source, grows = self.source.resized(description), self._grows
         chunks = ArrayChunks(
-            self.source.resized(description),
-            self.stored,
-            self._cache,
-            self._writeback,
-            self.pools,
-            grows=self._grows,
+            source, self.stored, self._cache, self._writeback, self.pools, grows=grows
         )
         return chunks if self.is_writable else chunks.unwritable(self._why)
 
@@ -120,6 +116,12 @@ class ArrayChunks:
         """Return the same chunks for reading alone."""
         chunks = copy(self)
         chunks._writer, chunks._why = None, why
+        return chunks
+
+    def permitted(self) -> ArrayChunks:
+        """Return the same chunks, which can be stored if their source can store them."""
+        chunks = copy(self)
+        chunks._writer = self.source.writer
         return chunks
 
     def are_read_by(self, others: Callable[[], Iterable[StoredArray]]) -> None:

@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.changes import AttributeChange, SetAttribute, apply_all
+from nczfs.engine.metadata.changes import (
+    AttributeChange,
+    NodeChange,
+    Resize,
+    SetAttribute,
+    apply_all,
+)
 from nczfs.errors import (
     BadMetadata,
     BadValue,
@@ -200,6 +206,29 @@ def withdraw(dataset: Dataset, path: str, name: str) -> int:
     return len(keys)
 
 
+def shorter_with(dataset: Dataset, path: str, axis: int, size: int) -> list[Variable]:
+    """Return the arrays that become shorter with their primary, because they inherit its shape.
+
+    Those with chunks at keys of another array are not among them.
+
+    Raises
+    ------
+    NoSuchNode, MetadataError, StoreError.
+    """
+    primary = dataset.node(path)
+    if not isinstance(primary, Variable) or not primary.dependents:
+        return []
+    arrays = list(family(primary))
+    met = {path for pair in collisions(arrays) for path in (pair.one, pair.other)}
+    later = family(_rehearsed(dataset, primary, Resize(axis, size, grows=False)))
+    shapes = {each.path: each.array.shape for each in later}
+
+    def is_shorter(shape: tuple[int, ...], path: str) -> bool:
+        return shapes.get(path, shape)[axis : axis + 1] < shape[axis : axis + 1]
+
+    return [a for a in arrays[1:] if a.path not in met and is_shorter(a.array.shape, a.path)]
+
+
 def _checked(
     dataset: Dataset, path: str, name: str, partial: Json, *, shares_keys: bool
 ) -> Redeclare:
@@ -267,7 +296,7 @@ def _declarations(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:
     return tuple(each for each in attributes if each.name in SPELLINGS)
 
 
-def _rehearsed(dataset: Dataset, primary: Variable, *changes: AttributeChange) -> Variable:
+def _rehearsed(dataset: Dataset, primary: Variable, *changes: NodeChange) -> Variable:
     """Return an array as it is read once changes are stored. Nothing is stored."""
     single, documents = dataset.format.single, dataset.documents()
     documents.fetch(single.keys_to_change(primary.path))

@@ -11,6 +11,7 @@ import numpy as np
 from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
+from nczfs.engine.structure.dependents import shorter_with
 from nczfs.errors import UsageError
 from nczfs.formats.rewriting import check_described_once
 from nczfs.model.boxes import Box
@@ -25,6 +26,7 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     _check_documents(dataset, dimension, [variable for variable, _ in users])
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
+    shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
     for variable, axis in shrunk:
         _blank(dataset, variable, axis, size)
     edits = dataset.edits
@@ -79,7 +81,7 @@ def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, i
 
 def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
     """Write fill to the elements beyond the new end in objects that stay."""
-    array = dataset.array(variable)
+    array = dataset.array(variable).permitted()
     shape = variable.array.shape
     edge = min(shape[axis], variable.array.units.cuts[axis].at(size - 1).stop) if size else 0
     box = Box(

@@ -24,7 +24,7 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
-from tests.support.dependents import BEFORE_Q, DOT, FLAT, VALUES, write_dependents_sample
+from tests.support.dependents import BEFORE_Q, DOT, FLAT, V2, VALUES, write_dependents_sample
 
 MASK: dict[str, Any] = {"chunk_key_encoding": DOT}
 Q: dict[str, Any] = {"chunk_key_encoding": BEFORE_Q, "fill_value": 9}
@@ -59,6 +59,41 @@ def test_those_of_a_sharded_array_lie_in_shards(tmp_path: Path) -> None:
     read: Any = zarr.open_array(tmp_path / "mask", mode="r")
     assert np.array_equal(read[...], values % 2)
     assert main(["verify", str(tmp_path / "d")]) == 0
+
+
+@pytest.mark.parametrize("writes_dependents", [True, False])
+def test_those_that_inherit_a_shape_lose_what_is_beyond_a_new_end(
+    writes_dependents: bool, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS D40."""
+    expected_warnings.add("may no longer match")
+    memory = MemoryZMap()
+    own: dict[str, Any] = {"chunk_key_encoding": BEFORE_Q, "shape": [5, 2]}
+    nested = {"attributes": {"dependent-arrays": {"why": {"chunk_key_encoding": V2}}}}
+    with open_zmap(memory, "w", format="zarr3") as root:
+        root.create_dimension("t", None)
+        root.create_variable("v", ("t", 2), "u1", chunks=(2, 2), fillvalue=0)[0:5] = 1
+    with open_zmap(memory, "r+", options=EngineOptions(writes_dependents=True)) as root:
+        declare(root.engine_dataset, "v", "mask", MASK | nested)
+        declare(root.engine_dataset, "v", "own", own)
+        declare(root.engine_dataset, "v", "twin", {}, shares_keys=True)
+        for name in ("mask", "mask/why", "own"):
+            new: Any = root[f"v/{name}"]
+            new[...] = 9
+    options = EngineOptions(writes_dependents=writes_dependents)
+    with open_zmap(memory, "r+", options=options) as root:
+        root.resize_dimension("t", 1)
+        root.sync()
+        names = {stat.key for stat in memory.list(ROOT) if stat.key.startswith("v/")}
+        chunks = {"v/c/0/0", "v/c.0.0", "v/0.0", *(f"v/q/{row}.0" for row in range(3))}
+        assert names == {*chunks, "v/zarr.json"}
+        root.resize_dimension("t", 5)
+    with open_zmap(memory) as root:
+        for name, values in (("", 1), ("/twin", 1), ("/mask", 9), ("/mask/why", 9)):
+            found: Any = root[f"v{name}"]
+            assert found[...].tolist() == [[values] * 2, *[[0, 0]] * 4], name
+        left: Any = root["v/own"]
+        assert left[...].tolist() == [[9, 9]] * 5
 
 
 def test_an_ncstream_has_each_beside_its_primary(tmp_path: Path) -> None:
