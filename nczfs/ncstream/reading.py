@@ -77,7 +77,12 @@ Item: TypeAlias = "Header | Array | StreamError"
 
 
 def read(
-    file: Readable, name: str = "ncstream", *, size: int | None = None, header: Header | None = None
+    file: Readable,
+    name: str = "ncstream",
+    *,
+    size: int | None = None,
+    header: Header | None = None,
+    believes_bigend: bool = False,
 ) -> Iterator[Item]:
     """Read a stream, or an answer of CDM Remote, from its beginning to its end.
 
@@ -88,6 +93,9 @@ def read(
     size : of the file in bytes, if it is known: then a length beyond its end is refused at once.
     header : describes the variables where the stream has no header; structures cannot be read
         without one.
+    believes_bigend : take the numbers of DATA in the byte order that messages state. Otherwise they
+        are big-endian, which is how netcdf-java writes them whatever it states. Structures,
+        sequences and DATA2 always have the order that they state.
 
     Yields
     ------
@@ -101,12 +109,13 @@ def read(
     ------
     BadMetadata : the stream is broken or cut; ``NAME: at byte N: what was wrong``.
     """
-    yield from _Reader(ByteSource(file, name, size), header).items()
+    yield from _Reader(ByteSource(file, name, size), header, believes_bigend).items()
 
 
 class _Reader:
-    def __init__(self, source: ByteSource, header: Header | None) -> None:
+    def __init__(self, source: ByteSource, header: Header | None, believes_bigend: bool) -> None:
         self._source = source
+        self._believes_bigend = believes_bigend
         self._catalog = Catalog()
         if header is not None:
             self._catalog.add(header.root)
@@ -215,11 +224,13 @@ class _Reader:
             type_ = described.type
         if len(section.ranges) > 64:
             fail(f"has {len(section.ranges)} dimensions")
-        return _Message(path, type_, section, described, what, fail)
+        is_swapped = self._believes_bigend and not is_big(found)
+        dtype = type_.dtype.newbyteorder("<") if is_swapped else type_.dtype
+        return _Message(path, type_, dtype, section, described, what, fail)
 
     def _plain(self, message: _Message) -> Iterator[Array]:
         source = self._source
-        dtype, section = message.type.dtype, message.section
+        dtype, section = message.dtype, message.section
         wanted = section.size * dtype.itemsize
         nbytes = source.length(message.what, BLOCK_BYTES_MAX)
         if nbytes != wanted:
@@ -232,7 +243,7 @@ class _Reader:
 
     def _deflated(self, message: _Message, claimed: int) -> Iterator[Array]:
         source = self._source
-        dtype, section = message.type.dtype, message.section
+        dtype, section = message.dtype, message.section
         wanted = section.size * dtype.itemsize
         if claimed not in (0, wanted):
             message.fail(f"inflates to {claimed} bytes, not {wanted}")
@@ -268,7 +279,7 @@ class _Reader:
                 return data.decode("utf-8")
             except UnicodeDecodeError as error:
                 self._source.fail(f"a string of {message.what} is not UTF-8: {error.reason}", begin)
-        dtype = message.type.dtype
+        dtype = message.dtype
         if len(data) % dtype.itemsize:
             self._source.fail(
                 f"an element of {message.what} has {len(data)} bytes, which are no numbers of "
@@ -329,11 +340,13 @@ class _Message:
 
     Attributes
     ----------
+    dtype : of numbers in its payload.
     what : for messages. fail : raises BadMetadata, with a clause about it.
     """
 
     path: str
     type: DataType
+    dtype: np.dtype[Any]
     section: Section
     described: Described | None
     what: str
