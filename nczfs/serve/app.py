@@ -169,7 +169,8 @@ def application(
                 wanted = FileRequest(
                     headers.get("range", ""),
                     headers.get("if-range", ""),
-                    none_match,
+                    headers.get("if-match", ""),
+                    headers.get("if-unmodified-since", ""),
                 )
                 name = path.rpartition("/")[2]
                 return file_answer(found, name, wanted, budget.block_bytes)

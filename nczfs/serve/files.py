@@ -6,13 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import formatdate
+from email.utils import formatdate, parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
 from nczfs.buffers import Buffer
 from nczfs.pictures.picture import PREVIEW_BYTES
-from nczfs.serve.answers import BINARY, TEXT, Answer
+from nczfs.serve.answers import BINARY, TEXT, Answer, refusal
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.previewfile import PreviewFile
 from nczfs.vfs.nodes import File, OpenFile
@@ -33,14 +33,16 @@ class FileRequest:
 
     range: str = ""
     if_range: str = ""
-    if_none_match: str = ""
+    if_match: str = ""
+    if_unmodified_since: str = ""
 
 
 def file_answer(file: File, name: str, request: FileRequest, block_bytes: int) -> Answer:
     """Return the bytes of a file, or those of the range that was asked for.
 
     The layout of the file stays the same while it is sent. Its tag changes with its layout; values
-    may be newer in a later part, as in a mount.
+    may be newer in a later part, as in a mount. So a client is never told that what it has is still
+    the same (304): its values may be older.
 
     Parameters
     ----------
@@ -61,12 +63,13 @@ def file_answer(file: File, name: str, request: FileRequest, block_bytes: int) -
         stat = file.stat()
         headers = {
             "Accept-Ranges": "bytes",
+            "Cache-Control": "no-cache",
             "ETag": _tag(file, stat.size, stat.mtime_ns),
             "Last-Modified": formatdate(stat.mtime_ns / 1e9, usegmt=True),
         }
-        if headers["ETag"] in [tag.strip() for tag in request.if_none_match.split(",")]:
+        if not _is_wanted(request, headers["ETag"], stat.mtime_ns):
             opened.close()
-            return Answer((), media_type, HTTPStatus.NOT_MODIFIED, headers=headers)
+            return refusal(HTTPStatus.PRECONDITION_FAILED, "the file has another version")
         start, stop, status = 0, stat.size, HTTPStatus.OK
         if request.if_range in ("", headers["ETag"]):
             start, stop, status = _range(request.range, stat.size)
@@ -82,6 +85,17 @@ def file_answer(file: File, name: str, request: FileRequest, block_bytes: int) -
     return Answer(
         _bytes(opened, start, stop, block_bytes), media_type, status, stop - start, headers
     )
+
+
+def _is_wanted(request: FileRequest, tag: str, mtime_ns: int) -> bool:
+    """Return whether a client still wants the file as it is now (RFC 9110, section 13.2.2)."""
+    if request.if_match:
+        return not {"*", tag}.isdisjoint(each.strip() for each in request.if_match.split(","))
+    try:
+        known = parsedate_to_datetime(request.if_unmodified_since).timestamp()
+    except (ValueError, OverflowError):  # missing, or no date
+        return True
+    return mtime_ns // 10**9 <= known
 
 
 def _range(text: str, size: int) -> tuple[int, int, HTTPStatus]:

@@ -223,7 +223,54 @@ def test_a_range_of_another_version_is_answered_with_the_whole_file(service: Ser
     tag = head.headers["etag"]
     assert service.get("a.zarr/t/values.raw", Range="bytes=0-0", If_Range=tag).status == 206
     assert service.get("a.zarr/t/values.raw", Range="bytes=0-0", If_Range='"x"').status == 200
-    assert service.get("a.zarr/t/values.raw", If_None_Match=tag).status == 304
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status"),
+    [
+        ({"If_Match": "{tag}"}, 206),
+        ({"If_Match": '"x", {tag}'}, 206),
+        ({"If_Match": "*"}, 206),
+        ({"If_Match": '"x"'}, 412),
+        ({"If_Match": "W/{tag}"}, 412),
+        ({"If_Unmodified_Since": "{modified}"}, 206),
+        ({"If_Unmodified_Since": "Thu, 01 Jan 1970 00:00:00 GMT"}, 412),
+        ({"If_Unmodified_Since": "yesterday"}, 206),
+        ({"If_Unmodified_Since": f"Thu, 01 Jan {'9' * 20} 00:00:00 GMT"}, 206),
+        ({"If_Match": "{tag}", "If_Unmodified_Since": "Thu, 01 Jan 1970 00:00:00 GMT"}, 206),
+    ],
+)
+def test_a_range_is_sent_only_of_the_version_that_is_asked_for(
+    service: Served, conditions: dict[str, str], status: int
+) -> None:
+    """SEMANTICS V9."""
+    for name in ("a.nc", "a.ncs", "a.cdl", "t/values.raw"):
+        head = service.get(f"a.zarr/{name}", "HEAD").headers
+        known = {"tag": head["etag"], "modified": head["last-modified"]}
+        headers = {header: text.format(**known) for header, text in conditions.items()}
+        got = service.get(f"a.zarr/{name}", Range="bytes=0-9", **headers)
+        assert got.status == status, name
+        assert status == 412 or len(got.body) == 10
+
+
+def test_what_a_client_has_already_is_never_called_current(tmp_path: Path) -> None:
+    """SEMANTICS V9. Values may have changed, while the layout is the same."""
+    path = tmp_path / "a.zarr"
+    with nczfs.open(str(path), "w") as dataset:
+        dataset.create_variable("v", (4,), "i4", np.arange(4, dtype="i4"))
+    with served(path) as service:
+        first = service.get("a.zarr/a.nc")
+        with nczfs.open(str(path), "r+") as dataset:
+            dataset.variables["v"][...] = [9, 8, 7, 6]
+        conditions = {
+            "If_None_Match": first.headers["etag"],
+            "If_Modified_Since": first.headers["last-modified"],
+        }
+        again = service.get("a.zarr/a.nc", **conditions)
+    assert again.status == 200
+    assert len(again.body) == len(first.body)
+    assert again.body != first.body
+    assert again.headers["cache-control"] == "no-cache"
 
 
 # -- pages -----------------------------------------------------------------------------------------
