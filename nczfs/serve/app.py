@@ -36,7 +36,7 @@ from nczfs.serve.answers import Answer, answer_of, is_ordinary, refusal
 from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
 from nczfs.serve.files import FileRequest, file_answer
-from nczfs.serve.pages import ENDPOINT, directory_answer
+from nczfs.serve.pages import ENDPOINT, directory_answer, place_in
 from nczfs.serve.pictures import QUERY, Pictures, Wanted
 from nczfs.serve.store import ServedStore
 from nczfs.vfs.nodes import File
@@ -174,7 +174,8 @@ def application(
                 )
                 name = path.rpartition("/")[2]
                 return file_answer(found, name, wanted, budget.block_bytes)
-            return directory_answer(store, found, path)
+            after = place_in(request.scope["query_string"])
+            return directory_answer(store, found, path, after)
 
         wants_picture = request.scope["query_string"] == QUERY.encode()
         is_preview = path.rpartition("/")[2] == PREVIEW  # drawn at the first read

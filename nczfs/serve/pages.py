@@ -11,14 +11,21 @@ from dataclasses import dataclass
 from html import escape
 from itertools import islice
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from nczfs.cdl import printer as cdl
 from nczfs.errors import NczfsError
 from nczfs.messages import size_text
 from nczfs.serve.answers import HTML, Answer, failure_text, text_answer
 from nczfs.serve.pictures import LIMITS, QUERY, is_available
-from nczfs.serve.store import LISTED_MAX, ServedGroup, ServedStore, variables_in
+from nczfs.serve.store import (
+    LISTED_MAX,
+    LOOKED_AT_MAX,
+    Place,
+    ServedGroup,
+    ServedStore,
+    variables_in,
+)
 from nczfs.vfs.datasets.nodefiles import stem
 from nczfs.vfs.nodes import Directory, File
 
@@ -31,6 +38,9 @@ PICTURES_MAX = 100
 """Variables whose pictures are in one page. Browsers ask for those that are looked at."""
 
 ENDPOINT: Final = "cdmremote"
+
+AFTER: Final = "after"
+"""In the query of a page: the entry after which it begins."""
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
@@ -52,8 +62,23 @@ class _Entry:
     size: str = ""
 
 
-def directory_answer(store: ServedStore, directory: Directory, path: str) -> Answer:
-    """Return the page of a directory: of a group, of a variable, or of what is around datasets.
+def place_in(query: bytes) -> Place | None:
+    """Return the place after which a page begins, from the query of its URL; None: the first one.
+
+    That of a directory ends with a slash, as in links.
+    """
+    name = dict(parse_qsl(query.decode("latin-1"), errors="surrogateescape")).get(AFTER)
+    return None if name is None else (name.endswith("/"), name.removesuffix("/"))
+
+
+def directory_answer(
+    store: ServedStore, directory: Directory, path: str, after: Place | None = None
+) -> Answer:
+    """Return a page of a directory: of a group, of a variable, or of what is around datasets.
+
+    Parameters
+    ----------
+    after : the place of the last entry of the page before; None: this is the first page.
 
     Raises
     ------
@@ -61,13 +86,14 @@ def directory_answer(store: ServedStore, directory: Directory, path: str) -> Ans
     """
     path = path.strip("/")
     group = store.group_of(directory, path)
-    entries, has_more = store.entries(directory)
-    entries.sort(key=lambda entry: entry[0])
-    directories = [(name, node) for name, node in entries if isinstance(node, Directory)]
-    files = [(name, node) for name, node in entries if isinstance(node, File)]
+    entries = store.entries(directory, after)
+    directories = [(name, node) for name, node in entries.shown if isinstance(node, Directory)]
+    files = [(name, node) for name, node in entries.shown if isinstance(node, File)]
     title = path or "Datasets"
     body = [f"<h1>{escape(title)}</h1>", _above(path)]
-    if group is not None:
+    if after is not None:
+        body.append('<p><a href="?">First entries</a></p>')
+    elif group is not None:
         body += _group(group, path)
     elif is_available() and store.variable_of(directory) is not None:
         body.append(_picture(path, title))
@@ -76,9 +102,11 @@ def directory_answer(store: ServedStore, directory: Directory, path: str) -> Ans
         body += _datasets(store, directories, path)
     else:
         body += _table("Below", (_entry(path, name) for name, _ in directories))
-    if has_more:
-        body.append(f"<p>Only the first {LISTED_MAX} entries are shown.</p>")
-    if not entries:
+    if entries.last is not None:
+        body.append(_more(*entries.last))
+    if entries.is_cut:
+        body.append(f"<p>Only {LOOKED_AT_MAX} entries are listed.</p>")
+    if not entries.shown:
         body.append("<p>Nothing is here.</p>")
     return text_answer(_page(title, body), media_type=HTML)
 
@@ -104,6 +132,12 @@ def _above(path: str) -> str:
         for i, name in enumerate(names[:-1])
     ]
     return f"<nav>{' / '.join(links)}</nav>"
+
+
+def _more(is_directory: bool, name: str) -> str:
+    slash = "/" if is_directory else ""
+    query = urlencode({AFTER: f"{name}{slash}"}, errors="surrogateescape")
+    return f'<p><a rel="next" href="?{escape(query)}">More entries</a></p>'
 
 
 def _group(group: ServedGroup, path: str) -> Iterator[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
+from typing import TypeAlias
 
 from nczfs.engine.arrays.array import Array, now
 from nczfs.engine.dataset import Dataset, Engine
@@ -30,6 +33,9 @@ from nczfs.zmap.url import parse_url
 
 LISTED_MAX = 1000
 """Entries of a directory in one page."""
+
+LOOKED_AT_MAX = 100_000
+"""Entries of a directory in all its pages; stores list them in any order."""
 
 _DEPTH_MAX = 100
 
@@ -57,6 +63,25 @@ class ServedGroup:
         if variable.key == "":  # an array at the root of a store has a made-up path here
             stored = replace(variable, path="")
         return self.dataset.array(stored)
+
+
+Place: TypeAlias = "tuple[bool, str]"
+"""Where an entry stands in the pages of its directory: whether it is one itself, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of a directory that are shown in one page.
+
+    Attributes
+    ----------
+    last : the place of the last one, if more follow; None: none follow.
+    is_cut : whether the directory has more entries than are looked at.
+    """
+
+    shown: tuple[tuple[str, Directory | File], ...]
+    last: Place | None
+    is_cut: bool
 
 
 class ServedStore:
@@ -128,10 +153,24 @@ class ServedStore:
             node = found
         return node
 
-    def entries(self, directory: Directory) -> tuple[list[tuple[str, Directory | File]], bool]:
-        """Return the first entries of a directory, and whether there are more."""
-        found = list(islice(_entries(directory), LISTED_MAX + 1))
-        return found[:LISTED_MAX], len(found) > LISTED_MAX
+    def entries(self, directory: Directory, after: Place | None = None) -> Entries:
+        """Return the entries of a directory that come next: files, then directories, by name.
+
+        Parameters
+        ----------
+        after : the place of the entry before; None: begin with the first one.
+        """
+        listed = _entries(directory)
+        places = (
+            (isinstance(node, Directory), name, node)
+            for name, node in islice(listed, LOOKED_AT_MAX)
+        )
+        later = (each for each in places if after is None or each[:2] > after)
+        found = heapq.nsmallest(LISTED_MAX + 1, later, key=itemgetter(0, 1))
+        is_cut = next(listed, None) is not None
+        shown = found[:LISTED_MAX]
+        last = shown[-1][:2] if len(found) > LISTED_MAX else None
+        return Entries(tuple((name, node) for _, name, node in shown), last, is_cut)
 
     def group(self, path: str) -> ServedGroup:
         """Return the group at the path of a URL.
