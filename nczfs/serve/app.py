@@ -55,6 +55,8 @@ HEADERS: Final = (
 )
 """Headers of every answer: no scripts, no frames, no guessing at types."""
 
+_LAST: Final = (b"connection", b"close")
+
 TARGET_BYTES_MAX: Final = 8 << 10
 """Of the path and the query of a request."""
 
@@ -334,6 +336,16 @@ class _Shell:
         return None
 
 
+def _has_body(scope: Scope) -> bool:
+    """Return whether a request has a body, which no request needs here.
+
+    Nothing may follow it on the connection: proxies and servers have disagreed about where bodies
+    end, of which RFC 9112 (section 6.1) warns.
+    """
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
 def _busy(why: str) -> Answer:
     answer = refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}; ask again")
     return replace(answer, headers={"Retry-After": "5"})
@@ -361,7 +373,8 @@ class _Logged:
         """Pass a message on to the server."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], *HEADERS]}
+            last = (_LAST,) if _has_body(self._scope) else ()
+            message = {**message, "headers": [*message["headers"], *HEADERS, *last]}
         elif message["type"] == "http.response.body":
             self._bytes += len(message.get("body", b""))
             self._is_complete = not message.get("more_body", False)

@@ -259,6 +259,27 @@ def test_a_second_request_that_does_not_arrive_is_given_up(store: Path) -> None:
         assert received.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+        b"Content-Length: 1\r\n\r\nx",
+    ],
+)
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_nothing_follows_a_request_with_a_body(service: Served, method: bytes, body: bytes) -> None:
+    """SEMANTICS V16."""
+    smuggled = b"GET /a.zarr/ HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with _connected(service) as client:
+        client.sendall(method + b" /nothing HTTP/1.1\r\nHost: localhost\r\n" + body + smuggled)
+        received = b""
+        while data := client.recv(65536):
+            received += data
+    assert received.startswith(b"HTTP/1.1 404 " if method == b"GET" else b"HTTP/1.1 405 ")
+    assert received.count(b"HTTP/1.1") == 1
+
+
 def test_more_answers_than_allowed_are_refused(store: Path) -> None:
     """SEMANTICS V15."""
     with served(store, AppOptions(answers_max=1)) as service, ExitStack() as stack:
