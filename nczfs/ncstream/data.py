@@ -126,19 +126,9 @@ def ragged_message(
     section : of the elements, without the dimension of variable length.
     values : objects that are arrays.
     """
-    yield ragged_head(name, type_, section)
-    yield from ragged_blocks(type_, values)
-
-
-def ragged_head(name: str, type_: DataType, section: Section) -> bytes:
-    """Return what stands before elements that are arrays, as in `ragged_message`."""
     found = _data(name, type_, section)
     found.vdata = True
-    return message(DATA, found.SerializeToString()) + vint(section.size)
-
-
-def ragged_blocks(type_: DataType, values: Values) -> Iterator[bytes]:
-    """Yield elements that are one-dimensional arrays of numbers."""
+    yield message(DATA, found.SerializeToString()) + vint(section.size)
     for element in values.reshape(-1):
         yield block(np.asarray(element).astype(type_.dtype).tobytes())
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from nczfs.model.printing import encoded
 
 _ESCAPED = re.compile(r"([.\\])")
+_STRIPPED = "".join(map(chr, range(0x21)))
+_RENAMED = re.compile(r"[\x00-\x20]")
 _STEP = re.compile(r"\\(.)|([^\\.]+|.)", re.DOTALL)
 
 
@@ -19,6 +21,14 @@ def full_name(path: Sequence[str]) -> str:
     path : the names of its groups below the root, and its own.
     """
     return "/".join(_ESCAPED.sub(r"\\\1", text(name)) for name in path)
+
+
+def java_path(path: str) -> str:
+    """Return a path as netcdf-java makes it of the names in a header."""
+    if _RENAMED.search(path) is None:
+        return path
+    names = (name.strip(_STRIPPED).replace(" ", "_") for name in path.split("/"))
+    return "/".join(_RENAMED.sub("", name) for name in names)
 
 
 def member_name(variable: str, member: str) -> str:

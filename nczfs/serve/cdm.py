@@ -1,22 +1,22 @@
 """CDM Remote: headers and data of groups as messages of ncstream, and descriptions as text.
 
-Each section is one message, as siphon expects, of DATA: all clients read it, and its values need
-not be in memory together.
+Each section is one message, as siphon expects. Most are of DATA, which all clients read, and whose
+values need not be in memory together. Structures and arrays of any length are of DATA2: netcdf-java
+5 takes wrong values from their messages of DATA.
 """
 
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from nczfs import zlibs
 from nczfs.buffers import Buffer
 from nczfs.cdl import printer as cdl
 from nczfs.engine.metadata.ledger import Shelf
@@ -28,18 +28,16 @@ from nczfs.ncstream.data import (
     array_head,
     error_message,
     list_head,
-    ragged_blocks,
-    ragged_head,
-    rows_frame,
 )
 from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
-from nczfs.ncstream.names import member_name, text
+from nczfs.ncstream.names import java_path, member_name, text
 from nczfs.serve.answers import BINARY, Answer, failure_text, text_answer
 from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
 from nczfs.serve.sections import ALL, Dims, SectionSpec, parse_specs, ranges_of
+from nczfs.serve.spooled import deflated, ragged, structures
 from nczfs.serve.store import ServedGroup, ServedStore
 from nczfs.serve.values import value_blocks
 from nczfs.vfs.datasets.nodefiles import stem
@@ -47,23 +45,23 @@ from nczfs.views.ncstream.header import (
     data_type,
     full_name_of,
     member_type,
+    members_of,
     stream_header,
 )
 from nczfs.views.netcdf.cells import cell_form
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable
 from nczfs.views.netcdf.fitting import file_content
-from nczfs.views.netcdf.kinds import SENT_NCSTREAM
+from nczfs.views.netcdf.kinds import SERVED_NCSTREAM
 from nczfs.views.netcdf.texts import texts_of
 
 log = logging.getLogger(__name__)
 
 REQUESTS: Final = ("header", "data", "CDL", "NcML", "capabilities")
 ROWS_BYTES_MAX: Final = 64 << 20
-"""Clients read a message of structures as a whole."""
+"""Clients read a message of structures, or of elements of any length, as a whole."""
 
 _NCSTREAM: Final = {"Content-Description": "ncstream"}
 _XML: Final = "application/xml"
-_SPOOLED_BYTES: Final = 1 << 20
 _JOINED_BYTES_MAX: Final = 64 << 10
 _LEVEL_MAX: Final = 9
 _NAMED_MAX: Final = 20
@@ -228,7 +226,7 @@ class CdmRemote:
             return shown.content
         content = file_content(
             group.tree,
-            SENT_NCSTREAM,
+            SERVED_NCSTREAM,
             lambda variable: texts_of(group.dataset, variable),
             self._records,
             group.name,
@@ -282,10 +280,7 @@ class CdmRemote:
         )
         match type_:
             case _ if part.variable.is_ragged:
-                yield from _headed(
-                    ragged_head(part.name, type_, section),
-                    (b"".join(ragged_blocks(type_, values)) for values in blocks),
-                )
+                yield from ragged(part.name, type_, section, blocks, block_bytes)
             case DataType.STRING:
                 yield from _headed(
                     list_head(part.name, type_, section), (_strings(values) for values in blocks)
@@ -295,10 +290,10 @@ class CdmRemote:
                     list_head(part.name, type_, section), (_opaque(values) for values in blocks)
                 )
             case DataType.STRUCTURE:
-                form = cell_form(native, elements.cell.newbyteorder(">"))
-                before, after = rows_frame(part.name, section, form.width)
-                yield from _headed(before, (form.render(values) for values in blocks))
-                yield after
+                cell = elements.cell.newbyteorder("<")
+                form = cell_form(native, cell)
+                rows = (np.frombuffer(form.render(values), cell) for values in blocks)
+                yield from structures(part.name, section, members_of(cell), rows, block_bytes)
             case _:
                 numbers: Iterator[Buffer]
                 form = cell_form(native, elements.cell.newbyteorder(">"))
@@ -310,24 +305,30 @@ class CdmRemote:
                 if level is None or not size:
                     yield from _headed(array_head(part.name, type_, section, nbytes=size), numbers)
                 else:
-                    yield from _deflated(part, numbers, size, level, block_bytes)
+                    head = partial(_deflated_head, part, size)
+                    yield from deflated(head, numbers, level, block_bytes)
 
 
 def _places(content: FileContent) -> dict[str, tuple[FileGroup, FileVariable]]:
     """Return the variables by the paths by which clients know them.
 
-    siphon knows a variable of a group in a group by the name of the inner group alone. That means
-    it here, too, as long as it means one variable.
+    siphon knows a variable of a group in a group by the name of the inner group alone, and
+    netcdf-java has names of its own for those with a space. These mean it here, too, as long as
+    they mean one variable.
     """
     places: dict[str, tuple[FileGroup, FileVariable]] = {}
-    short: dict[str, list[tuple[FileGroup, FileVariable]]] = {}
+    others: dict[str, list[tuple[FileGroup, FileVariable]]] = {}
     for group in content.groups():
         for variable in group.variables:
             place = group, variable
-            places[f"{group.path}/{variable.name}".lstrip("/")] = place
+            path = f"{group.path}/{variable.name}".lstrip("/")
+            places[path] = place
+            names = {java_path(path)}
             if "/" in group.path:
-                short.setdefault(f"{group.name}/{variable.name}", []).append(place)
-    for path, found in short.items():
+                names.add(f"{group.name}/{variable.name}")
+            for name in names - {path}:
+                others.setdefault(name, []).append(place)
+    for path, found in others.items():
         if len(found) == 1:
             places.setdefault(path, found[0])
     return places
@@ -345,7 +346,8 @@ def _part(spec: SectionSpec, group: FileGroup, variable: FileVariable) -> _Part:
     if part.type.is_fixed and not variable.is_ragged:
         size, most = part.section.size * part.type.dtype.itemsize, BLOCK_BYTES_MAX
     else:
-        most = ROWS_BYTES_MAX if part.type is DataType.STRUCTURE else BLOCK_BYTES_MAX
+        is_whole = part.type is DataType.STRUCTURE or variable.is_ragged
+        most = ROWS_BYTES_MAX if is_whole else BLOCK_BYTES_MAX
     if size > most:
         raise BadSelection(
             f"{shown(spec.name)}: {size_text(size)} are more than a message can have "
@@ -389,24 +391,8 @@ def _headed(head: bytes, blocks: Iterator[Buffer]) -> Iterator[Buffer]:
     yield from blocks
 
 
-def _deflated(
-    part: _Part, numbers: Iterator[Buffer], size: int, level: int, block_bytes: int
-) -> Iterator[Buffer]:
-    """Yield a message with one zlib stream, whose length is known when it is complete.
-
-    Before that, nothing is yielded for each block, so that the work may end there.
-    """
-    compressor = zlibs.compressor(level)
-    with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spooled:
-        for values in numbers:
-            spooled.write(compressor.compress(values))
-            yield b""
-        spooled.write(compressor.flush())
-        nbytes = spooled.tell()
-        spooled.seek(0)
-        yield array_head(part.name, part.type, part.section, nbytes=nbytes, inflated_bytes=size)
-        while data := spooled.read(block_bytes):
-            yield data
+def _deflated_head(part: _Part, size: int, nbytes: int) -> bytes:
+    return array_head(part.name, part.type, part.section, nbytes=nbytes, inflated_bytes=size)
 
 
 def _strings(values: np.ndarray[Any, Any]) -> bytes:

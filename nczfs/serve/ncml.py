@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
+from nczfs.ncstream.names import java_path
 from nczfs.views.netcdf.content import (
     Compound,
     FileContent,
@@ -53,24 +54,24 @@ def _add_group(element: ET.Element, group: FileGroup) -> None:
     for variable in group.variables:
         _add_variable(element, variable)
     for child in group.groups:
-        _add_group(ET.SubElement(element, "group", name=_text(child.name)), child)
+        _add_group(ET.SubElement(element, "group", name=_name(child.name)), child)
 
 
 def _add_dimension(element: ET.Element, dimension: FileDimension) -> None:
     added = ET.SubElement(
-        element, "dimension", name=_text(dimension.name), length=str(dimension.size)
+        element, "dimension", name=_name(dimension.name), length=str(dimension.size)
     )
     if dimension.unlimited:
         added.set("isUnlimited", "true")
 
 
 def _add_variable(element: ET.Element, variable: FileVariable) -> None:
-    names = [_text(dimension.name) for dimension in variable.dimensions]
+    names = [_name(dimension.name) for dimension in variable.dimensions]
     if variable.is_ragged:
         names.append("*")
     shape = " ".join(names)
     added = ET.SubElement(
-        element, "variable", name=_text(variable.name), shape=shape, type=_type(variable)
+        element, "variable", name=_name(variable.name), shape=shape, type=_type(variable)
     )
     for attribute in variable.attributes:
         _add_attribute(added, attribute)
@@ -108,6 +109,11 @@ def _word(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"  # Java's
     return _text(str(value))
+
+
+def _name(name: str) -> str:
+    """Return the name that netcdf-java has for what this one names in a header."""
+    return _text(java_path(name))
 
 
 def _text(string: str) -> str:

@@ -11,6 +11,7 @@ from nczfs.formats.names import parent_of
 from nczfs.model.dtypes import NC_TYPE_OF_CODE, NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.ncstream import messages as ncs
+from nczfs.ncstream.columns import Members
 from nczfs.ncstream.messages import DataType
 from nczfs.ncstream.names import full_name
 from nczfs.ncstream.nctypes import TYPES
@@ -113,6 +114,11 @@ def _structure(
 def _member(name: str, dtype: np.dtype[Any]) -> ncs.Variable:
     dimensions = tuple(ncs.Dimension("", size, is_private=True) for size in dtype.shape)
     return ncs.Variable(name, member_type(dtype), dimensions)
+
+
+def members_of(dtype: np.dtype[Any]) -> Members:
+    """Return the members of a structured dtype as messages have them."""
+    return {name: (member_type(dtype[name]), dtype[name].shape) for name in dtype.names or ()}
 
 
 def member_type(dtype: np.dtype[Any]) -> DataType:

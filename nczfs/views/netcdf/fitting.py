@@ -132,6 +132,8 @@ class _Fitting:
                 name: replace(d, unlimited=True) if name in records else d
                 for name, d in found.items()
             }
+        if not self._kind.has_empty:
+            found = {n: replace(d, unlimited=d.unlimited or not d.size) for n, d in found.items()}
         if self._kind.has_groups:
             return dict(found)
         record = record_dimension(found, map(self._of, group.variables))

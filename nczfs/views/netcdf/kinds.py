@@ -18,6 +18,7 @@ class FileFormat:
     has_later_strings : whether strings are read when they are sent, and not for the content.
     has_any_length : whether elements can be bytes, or arrays of numbers, of any length.
     has_opaque : whether the types that it names can be of bytes without a meaning.
+    has_empty : whether fixed dimensions can have length 0; otherwise these are unlimited.
     length_max : of a dimension. For one without a variable, HDF5 has an array of four-byte numbers.
     attributes_max : of a group or a variable. HDF5 numbers them in 16 bits; some are netCDF's own.
     values_bytes_max : of all values together. HDF5 counts the bytes of an array in 63 bits.
@@ -32,6 +33,7 @@ class FileFormat:
     has_later_strings: bool = False
     has_any_length: bool = False
     has_opaque: bool = True
+    has_empty: bool = True
 
 
 _HEADER_BYTES = 1 << 32
@@ -65,7 +67,9 @@ SENT_NCSTREAM = replace(
     NCSTREAM, values_bytes_max=1 << 62, has_later_strings=True, has_any_length=True
 )
 """A stream that is written once, from its beginning: its size need not be known."""
-JAVA_NCSTREAM = replace(NCSTREAM, has_strings=False, has_opaque=False)
+SERVED_NCSTREAM = replace(SENT_NCSTREAM, has_empty=False)
+"""The answers of CDM Remote, whose clients include netcdf-java."""
+JAVA_NCSTREAM = replace(NCSTREAM, has_strings=False, has_opaque=False, has_empty=False)
 """A stream as the file reader of netcdf-java takes it."""
 
 NETCDF_SUFFIXES = (NETCDF4.suffix, CLASSIC.suffix)

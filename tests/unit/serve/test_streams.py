@@ -205,7 +205,7 @@ def test_what_nobody_waits_for_any_more_is_not_deflated(
             ended.set()
 
     monkeypatch.setattr("nczfs.serve.cdm.value_blocks", endless)
-    monkeypatch.setattr("nczfs.serve.cdm.tempfile.SpooledTemporaryFile", lambda _: _Nowhere())
+    monkeypatch.setattr("nczfs.serve.spooled.tempfile.SpooledTemporaryFile", lambda _: _Nowhere())
     with served(store) as service:
         connection = service.connection()
         connection.request("GET", f"/cdmremote/a.zarr?req=data&var={before}large&deflate=1")
