@@ -104,6 +104,16 @@ class StoreOptions:
     memory_bytes: int = 512 << 20
     documents: KnownDocuments = NONE
 
+    def __post_init__(self) -> None:
+        """Refuse a text for several: its characters would count, and "/" allows all paths.
+
+        Raises UsageError.
+        """
+        for name in ("allow_references", "allow_redirects"):
+            prefixes = getattr(self, name)
+            if isinstance(prefixes, str):
+                raise UsageError(f"{name}: {prefixes!r} is a text, not a sequence of prefixes")
+
 
 Opener: TypeAlias = Callable[[StoreUrl, StoreOptions], ZMap]
 """Opens the map rooted at a URL; entry points of the group ``nczfs.zmap`` name such functions."""

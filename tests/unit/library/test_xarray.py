@@ -21,7 +21,7 @@ import xarray as xr
 import zarr
 
 import nczfs
-from nczfs.errors import StructureChanged, UsageError
+from nczfs.errors import ReferenceRefused, StructureChanged, UsageError
 from nczfs.library.opening import open_zmap
 from nczfs.library.xarray.array import LazyArray
 from nczfs.library.xarray.backend import NczfsBackend
@@ -442,6 +442,26 @@ def test_archives_and_references(place: Path, tmp_path: Path) -> None:
         for name in ("d.zip", "d.json"):
             with xr.open_datatree(tmp_path / name, engine="nczfs") as found:
                 xr.testing.assert_identical(found.load(), expected.load())
+
+
+def test_references_lead_where_the_options_allow(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "catalog").mkdir()
+    references = tmp_path / "catalog/d.json"
+    uris = {
+        path.relative_to(place).as_posix(): [path.as_uri()]
+        for path in place.rglob("*")
+        if path.is_file()
+    }
+    references.write_text(json.dumps({"version": 1, "refs": uris}))
+    with xr.open_dataset(place, engine="nczfs") as expected:
+        allowed = {"allow_references": [str(place)]}
+        with xr.open_dataset(references, engine="nczfs", store_options=allowed) as found:
+            xr.testing.assert_identical(found.load(), expected.load())
+    with pytest.raises(ReferenceRefused, match="--allow-references PREFIX allows it"):
+        xr.open_dataset(references, engine="nczfs")
+    # The first character of a path is a prefix of all paths.
+    with pytest.raises(UsageError, match="allow_references: '/nowhere' is a text, not a sequence"):
+        xr.open_dataset(references, engine="nczfs", store_options={"allow_references": "/nowhere"})
 
 
 def test_other_files_are_left_to_others(place: Path, tmp_path: Path) -> None:
