@@ -276,6 +276,39 @@ def test_many_at_once_do_not_see_each_other(count: int, user: OrdinaryUser, stor
     assert len({lines[1] for lines in outputs}) == 1
 
 
+def test_a_command_may_run_another_one_with_a_mount_of_its_own(
+    user: OrdinaryUser, store: Path
+) -> None:
+    """SEMANTICS X1, X3."""
+    at, other = user.make("inner"), user.make("other")
+    script = f"""
+        grep -c fuse.nczfs /proc/mounts
+        printf inner >{at}/objects/inner
+        printf outer >../../objects/outer
+        exit 3
+    """
+    inner = [*NCZFS, "exec", other, "--at", at, "--", "sh", "-ec", script]
+    done = user.run(
+        *shell(
+            user,
+            store,
+            f"""
+            status=0
+            {shlex.join(map(str, inner))} || status=$?
+            cat ../../objects/outer
+            echo
+            grep -c fuse.nczfs /proc/mounts
+            exit $status
+            """,
+        )
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout == "2\nouter\n1\n"
+    assert (other / "inner").read_text() == "inner"
+    assert (store / "outer").read_text() == "outer"
+    assert [*at.iterdir()] == []
+
+
 def test_a_place_of_its_own_is_found_where_mnt_is_in_use(tmp_path: Path) -> None:
     """SEMANTICS X2."""
     inner = f'ls "$NCZFS_AT/{DATASET}/info.json" && echo /mnt/* && echo "$NCZFS_AT"'
