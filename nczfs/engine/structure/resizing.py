@@ -23,7 +23,8 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     users = list(_users(dataset, dimension))
     for variable, axis in users:
         _check_reach(variable, axis, size)
-    _check_documents(dataset, dimension, [variable for variable, _ in users])
+    # To ask for each variable would make appending to one of many much slower.
+    _check_documents(dataset, dimension, [] if grows else [variable for variable, _ in users])
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
@@ -59,9 +60,7 @@ def _check_reach(variable: Variable, axis: int, size: int) -> None:
 def _check_documents(dataset: Dataset, dimension: Dimension, users: Sequence[Variable]) -> None:
     """Refuse a length that the documents could not follow, before values are changed."""
     documents, layout = dataset.edits.documents(), dataset.format
-    paths = [variable.path for variable in users]
-    if layout.declares:
-        paths.append(dimension.group)
+    paths = [dimension.group, *(variable.path for variable in users)]
     documents.fetch(key for path in paths for key in layout.keys_to_change(path))
     for path in paths:
         check_described_once(layout, path, documents, "its metadata cannot be changed")
