@@ -65,7 +65,7 @@ def test_those_of_a_sharded_array_lie_in_shards(tmp_path: Path) -> None:
 def test_those_that_inherit_a_shape_lose_what_is_beyond_a_new_end(
     writes_dependents: bool, expected_warnings: ExpectedWarnings
 ) -> None:
-    """SEMANTICS D40."""
+    """SEMANTICS D41."""
     expected_warnings.add("may no longer match")
     memory = MemoryZMap()
     own: dict[str, Any] = {"chunk_key_encoding": BEFORE_Q, "shape": [5, 2]}
