@@ -423,7 +423,8 @@ class Edits:
         changes, documents = taken[path], self.documents()
         documents.fetch(self.format.keys_to_change(path))
         found = documents.node(self.format, path)
-        node, refused = self._changed(path, found, changes)
+        is_begun = self._begun.made(path, self.format.names.nodes, documents)
+        node, refused = apply_what_fits(found, changes, is_begun=is_begun)
         if node is None or len(refused) == len(changes):
             return refused
         if isinstance(node, Variable) and self.format.declares:

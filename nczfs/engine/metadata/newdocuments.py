@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from nczfs.engine.metadata.changes import Create, NodeChange
-from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.errors import Conflict, NczfsError, NoSuchObject
+from nczfs.formats.names import below
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
@@ -57,6 +58,28 @@ class NewDocuments:
     def has(self, path: str) -> bool:
         """Return whether some documents of a node may be in the store, and are this process's."""
         return path in self._sent
+
+    def made(self, path: str, names: Iterable[str], documents: StoreDocuments) -> bool:
+        """Return whether the store has what this process has sent of a node, if it has the node.
+
+        Another client may have made the node where only a part was stored. Raises as `get`.
+
+        Parameters
+        ----------
+        names : of the documents that make their prefix a node.
+        """
+        sent = self._sent.get(path)
+        if not sent:
+            return sent is not None  # it has moved, or nothing was sent
+        for key in (below(path, name) for name in names):
+            if (data := documents.get(key)) is None:
+                continue
+            ours = sent.get(key)
+            if ours is None or (ours.version is None and data != ours.data):
+                return False
+            if ours.version is None:  # its answer was lost
+                sent[key] = _Sent(b"", documents.used[join(self._root, key)])
+        return True
 
     def note(
         self,

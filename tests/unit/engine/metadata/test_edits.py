@@ -165,6 +165,24 @@ def test_a_variable_that_is_made_again_replaces_none_that_another_client_made_me
     assert seen(memory, lambda d: d.variables["v"].dtype.str) == "<f8"
 
 
+def test_what_was_stored_of_a_variable_replaces_none_that_another_client_made_since(
+    memory: MemoryZMap,
+) -> None:
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as dataset, open_zmap(memory, "r+") as other:
+        dataset.create_variable("new", (4,), "i2", attributes={"units": "m"})
+        faulty.arm(Fault(1, operations=WRITES))
+        with pytest.raises(StoreError):
+            dataset.sync()
+        assert memory.stat(parse_key("new/.zattrs")).size
+        other.create_variable("new", (4,), "f8", attributes={"units": "K"})
+        other.sync()
+        with pytest.raises(NameTaken, match="/new: another client has created it meanwhile"):
+            dataset.sync()
+    assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
+    assert seen(memory, lambda d: d.variables["new"].attrs["units"]) == "K"
+
+
 @pytest.mark.parametrize("gone", ["variable", "group"])
 def test_a_change_of_what_another_client_removed_keeps_nothing_else_from_being_stored(
     memory: MemoryZMap, dataset: OpenDataset, gone: str
