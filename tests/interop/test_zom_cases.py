@@ -22,6 +22,7 @@ from nczfs.zom import (
     dumps,
     flat_json,
     from_flat,
+    from_store,
     json_of,
     like,
     loads,
@@ -84,6 +85,15 @@ def test_an_array_of_v2_is_said_in_v3(case: dict[str, Any]) -> None:
 def test_the_answer_of_pydantic_zarr_is_the_same_hierarchy(path: Path) -> None:
     case = json.loads(path.read_text())
     assert read(case["zom"], strict=True) == read(case["pydantic"], strict=True)
+
+
+@pytest.mark.parametrize("path", STORES, ids=lambda path: path.stem)
+def test_a_store_holds_the_hierarchy_that_its_documents_say(path: Path) -> None:
+    assert ROOT is not None
+    case = json.loads(path.read_text())
+    found = from_store(str(ROOT / "zarr" / case["store"]))
+    assert not found.problems
+    assert found.node == read(case["zom"], strict=True)
 
 
 @pytest.mark.parametrize("path", FLAT, ids=lambda path: path.stem)
