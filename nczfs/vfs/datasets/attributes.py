@@ -25,7 +25,9 @@ from nczfs.errors import (
     StructureChanged,
 )
 from nczfs.formats.attributes import attribute_text, is_hidden
+from nczfs.formats.base import Node
 from nczfs.formats.naming import checked_name
+from nczfs.formats.zarr3.dependents import SPELLINGS
 from nczfs.library.resolved import At
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import ArrayDescription, Attribute, Variable
@@ -150,7 +152,11 @@ class AttributesDirectory(Directory):
         removing = self._editing(name).removing
         if not removing.is_allowed:
             raise self.refusal(name)
-        removing.attribute(self._dataset, self._path, attribute.name, _array_of(loaded))
+        if _belongs_to_arrays(loaded.node, attribute.name):
+            removing.hidden.hide(self._prefix, name)
+            removing.hidden.lose(self._node.prefix)
+        else:
+            removing.attribute(self._dataset, self._path, attribute.name, _array_of(loaded))
         self._refusals(name).settle()
 
     def sync(self) -> None:
@@ -181,12 +187,12 @@ class AttributesDirectory(Directory):
 
     def _is_shown(self, name: str) -> bool:
         """Return whether an attribute is shown; a directory that began empty shows new ones."""
-        arrivals = self._context.arrivals
-        return arrivals is None or not arrivals.hidden.is_hidden(self._prefix, name)
+        editing = self._context.editing
+        return editing is None or not editing.removing.hidden.is_hidden(self._prefix, name)
 
     def _put(self, name: str) -> None:
-        if self._context.arrivals is not None:
-            self._context.arrivals.hidden.put(self._prefix, name)
+        if self._context.editing is not None:
+            self._context.editing.removing.hidden.put(self._prefix, name)
 
     def _new_name(self, file_name: str) -> str:
         """Return the name of a new attribute from that of its file, which may be encoded."""
@@ -434,6 +440,17 @@ def _attribute_called(loaded: LoadedNode, file_name: str) -> Attribute:
         if attribute_file_name(attribute) == file_name:
             return attribute
     raise NoSuchPath(f"{file_name}: no such attribute")
+
+
+def _belongs_to_arrays(node: Node, name: str) -> bool:
+    """Return whether an attribute is of a dependent array, or declares such arrays.
+
+    Without the declaration the arrays would be gone while a program removes them with their
+    primary, and nobody would know their chunks.
+    """
+    if not isinstance(node, Variable):
+        return False
+    return node.is_dependent or (bool(node.dependents) and name in SPELLINGS)
 
 
 def _array_of(loaded: LoadedNode | None) -> ArrayDescription | None:
