@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nczfs.engine.metadata.changes import Create, NodeChange
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
@@ -24,11 +24,14 @@ class _Sent:
 
     Attributes
     ----------
-    version : None: it is unknown whether it was stored. Then `data` are its bytes.
+    is_stored : whether the store has had it, so that what replaces it is the same node's.
+    version : that it had last; None: it is unknown.
+    unanswered : bytes that were sent since, of which it is unknown whether they were stored.
     """
 
-    data: bytes
-    version: Version | None
+    is_stored: bool = False
+    version: Version | None = None
+    unanswered: frozenset[bytes] = frozenset()
 
 
 class NewDocuments:
@@ -69,16 +72,17 @@ class NewDocuments:
         names : of the documents that make their prefix a node.
         """
         sent = self._sent.get(path)
-        if not sent:
-            return sent is not None  # it has moved, or nothing was sent
+        if sent is None:
+            return False
         for key in (below(path, name) for name in names):
             if (data := documents.get(key)) is None:
                 continue
             ours = sent.get(key)
-            if ours is None or (ours.version is None and data != ours.data):
+            if ours is None or not (ours.is_stored or data in ours.unanswered):
                 return False
-            if ours.version is None:  # its answer was lost
-                sent[key] = _Sent(b"", documents.used[join(self._root, key)])
+            if not ours.is_stored:  # its answer was lost
+                version = documents.used[join(self._root, key)]
+                sent[key] = _Sent(is_stored=True, version=version)
         return True
 
     def note(
@@ -102,9 +106,17 @@ class NewDocuments:
         if not is_made:
             return
         with self._lock:
-            known = self._sent.setdefault(path, {})
-            if replaces == ABSENT or key in known:
-                known[key] = _Sent(data if version is None else b"", version)
+            before = self._sent.get(path, {}).get(key)
+            if before is None and replaces != ABSENT:
+                return
+            if version is not None:
+                sent = _Sent(is_stored=True, version=version)
+            else:
+                kept = _Sent() if before is None else before
+                if replaces == ABSENT:  # what was stored is gone
+                    kept = replace(kept, is_stored=False, version=None)
+                sent = replace(kept, unanswered=kept.unanswered | {data})
+            self._sent.setdefault(path, {})[key] = sent
 
     def settle(self, path: str) -> None:
         """Note that the creation of a node is not pending any more."""
@@ -121,8 +133,10 @@ class NewDocuments:
         """Note that a node has moved, with all below it: what it has there are copies."""
         with self._lock:
             for known in [p for p in self._sent if is_within(p, path)]:
-                del self._sent[known]
-                self._sent[goal + known[len(path) :]] = {}
+                self._sent[goal + known[len(path) :]] = {
+                    goal + key[len(path) :]: replace(sent, version=None)
+                    for key, sent in self._sent.pop(known).items()
+                }
 
     def undo(self, path: str, withdrawn: Iterable[NodeChange]) -> None:
         """Remove what there is of a node whose creation is withdrawn. Never raises.
@@ -137,14 +151,16 @@ class NewDocuments:
             full = join(self._root, key)
             try:
                 with self._guard(), suppress(Conflict, NoSuchObject):
-                    version = sent.version or self._version_of(full, sent.data)
+                    version = self._version_of(full, sent)
                     if version is not None:
                         self._metadata.zmap.delete(full, version=version)
             except NczfsError as error:
                 log.warning("%s: is left of a node that could not be made: %s", full, error)
             self._metadata.changed(full)
 
-    def _version_of(self, key: Key, data: bytes) -> Version | None:
-        """Return the version of a document with some content; None: it has another one."""
+    def _version_of(self, key: Key, sent: _Sent) -> Version | None:
+        """Return the version of a document that was sent; None: the store may have another one."""
+        if not sent.unanswered:
+            return sent.version
         found = self._metadata.zmap.read(key)
-        return found.version if bytes(found.data) == data else None
+        return found.version if bytes(found.data) in sent.unanswered else sent.version

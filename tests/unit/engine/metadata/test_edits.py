@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -181,6 +182,32 @@ def test_what_was_stored_of_a_variable_replaces_none_that_another_client_made_si
             dataset.sync()
     assert seen(memory, lambda d: d.variables["new"].dtype.str) == "<f8"
     assert seen(memory, lambda d: d.variables["new"].attrs["units"]) == "K"
+
+
+@pytest.mark.parametrize("call", range(5))
+@pytest.mark.parametrize("format_", ["nczarr", "zarr3"])
+def test_a_variable_is_ones_own_though_an_attempt_to_change_it_failed_after_it_was_stored(
+    format_: str, call: int
+) -> None:
+    """It has none of the bytes that were sent last, and is not what was created at first."""
+    memory = MemoryZMap()
+    with open_zmap(memory, "w", format=format_) as dataset:
+        dataset.create_dimension("t", None)
+        dataset.create_variable("v", ("t",), "i2")
+    faulty = Faulty(memory)
+    with open_zmap(faulty, "r+") as dataset:
+        dataset.create_variable("new", ("t",), "i2")
+        dataset.resize_dimension("t", 2)
+        faulty.arm(Fault(call, operations=WRITES, after=True))
+        with suppress(StoreError):
+            dataset.sync()
+        dataset.resize_dimension("t", 4)
+        faulty.arm(Fault(0, operations=WRITES, repeats=100))
+        with pytest.raises(StoreError):
+            dataset.sync()
+        faulty.arm()
+        dataset.sync()
+    assert seen(memory, lambda d: d.variables["new"].shape) == (4,)
 
 
 @pytest.mark.parametrize("gone", ["variable", "group"])
