@@ -74,13 +74,15 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
     return V2Pipeline(array, codecs)
 
 
-def left_out(array: ArrayDescription) -> str | None:
-    """Return a codec that is left out in decoding, without which nothing can be encoded.
+def why_only_decoded(array: ArrayDescription) -> str | None:
+    """Return why the values of an array can be decoded, and not encoded. None: they can be.
 
-    nczfs does not know it, and the metadata say that readers need not. None: there is none.
+    nczfs does not know a codec, and the metadata say that readers need not: it is left out.
     """
-    optional = (spec.name for spec in array.codecs.codecs if not spec.must_understand)
-    return next((name for name in optional if not is_known(name, _installed())), None)
+    for spec in array.codecs.codecs:
+        if not spec.must_understand and not is_known(spec.name, _installed()):
+            return f"codec {shown(spec.name)} is not known, and without it nothing can be written"
+    return None
 
 
 def is_of_numcodecs(name: str) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from nczfs.codecs.registry import left_out
+from nczfs.codecs.registry import why_only_decoded
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.chunks.storedarray import StoredArrays
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.options import EngineOptions
 from nczfs.formats.base import Node
-from nczfs.messages import shown
 from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import UNKNOWN, family
 from nczfs.model.overlaps import Overlap, collisions
@@ -51,10 +50,8 @@ class Families:
         ----------
         overlap : as `overlap` returned it.
         """
-        if (codec := left_out(variable.array)) is not None:
-            return chunks.unwritable(
-                f"codec {shown(codec)} is not known, and without it nothing can be written"
-            )
+        if (why := why_only_decoded(variable.array)) is not None:
+            return chunks.unwritable(why)
         stored = chunks.stored
         if variable.dependents:
             names = ", ".join(each.name for each in variable.dependents)

@@ -9,10 +9,11 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs.fillelement import fill_element
+from nczfs.codecs.registry import why_only_decoded
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.engine.structure.dependents import shorter_with
-from nczfs.errors import UsageError
+from nczfs.errors import NotWritable, UsageError
 from nczfs.formats.rewriting import check_described_once
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
@@ -28,6 +29,8 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
+    for variable, axis in shrunk:
+        _check_codecs(variable, axis, size)
     for variable, axis in shrunk:
         _blank(dataset, variable, axis, size)
     edits = dataset.edits
@@ -78,17 +81,29 @@ def _users(dataset: Dataset, dimension: Dimension) -> Iterator[tuple[Variable, i
                     yield variable, axis
 
 
+def _check_codecs(variable: Variable, axis: int, size: int) -> None:
+    """Refuse a length whose last chunk could not be stored, before values are changed."""
+    if not prod(_beyond(variable, axis, size).shape):
+        return
+    if (why := why_only_decoded(variable.array)) is not None:
+        raise NotWritable(f"/{variable.path}: {why}")
+
+
 def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
     """Write fill to the elements beyond the new end in objects that stay."""
-    array = dataset.array(variable).permitted()
+    array, box = dataset.array(variable).permitted(), _beyond(variable, axis, size)
+    if prod(box.shape):
+        array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
+
+
+def _beyond(variable: Variable, axis: int, size: int) -> Box:
+    """Return the elements beyond a new end in objects that stay."""
     shape = variable.array.shape
     edge = min(shape[axis], variable.array.units.cuts[axis].at(size - 1).stop) if size else 0
-    box = Box(
+    return Box(
         tuple(size if d == axis else 0 for d in range(len(shape))),
         tuple(edge if d == axis else length for d, length in enumerate(shape)),
     )
-    if prod(box.shape):
-        array.write_box(box, np.broadcast_to(fill_element(variable.array), box.shape))
 
 
 def _delete_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:

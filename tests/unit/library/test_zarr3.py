@@ -160,6 +160,30 @@ def test_values_without_a_codec_that_readers_may_ignore_are_read_and_not_written
         assert w[...].tolist() == [1, 2, 3, 4]
 
 
+def test_an_array_with_such_a_codec_is_cut_between_its_chunks_alone(tmp_path: Path) -> None:
+    """A length within a chunk failed late: no later sync of the dataset succeeded."""
+    made = str(tmp_path / "d.zarr")
+    with nczfs.open(made, "w", format="zarr3") as root:
+        root.create_dimension("t", None)
+        for name in ("u", "v"):
+            root.create_variable(name, ("t",), "<i2", data=np.arange(12), chunks=(4,))
+    found = document(made, "v")
+    found["codecs"] = [found["codecs"][0], {"name": "strange", "must_understand": False}]
+    (Path(made) / "v/zarr.json").write_text(json.dumps(found))
+    for chunk, values in enumerate(np.arange(12, dtype="<i2").reshape(3, 4)):
+        (Path(made) / f"v/c/{chunk}").write_bytes(values.tobytes())
+    with nczfs.open(made, "a") as root:
+        with pytest.raises(NotWritable, match="/v: codec 'strange' is not known, and without it"):
+            root.resize_dimension("t", 6)
+        root.sync()
+        assert root.variables["u"][...].tolist() == [*range(12)]
+        root.resize_dimension("t", 8)
+    with nczfs.open(made) as root:
+        for name in ("u", "v"):
+            assert root.variables[name][...].tolist() == [*range(8)]
+    assert not (Path(made) / "v/c/2").exists()
+
+
 def test_a_whole_dataset_is_removed(made: str) -> None:
     assert main(["rm", "-r", made]) == 0
     assert [path for path in Path(made).rglob("*") if path.is_file()] == []
