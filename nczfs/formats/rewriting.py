@@ -41,6 +41,11 @@ _RANKS = {
 }
 
 
+def is_described_once(written_as: MetadataFormat, path: str, documents: Documents) -> bool:
+    """Return whether a node has no documents of another version of Zarr. Raises as `get`."""
+    return _rival(written_as, path, documents) is None
+
+
 def check_described_once(
     written_as: MetadataFormat, path: str, documents: Documents, refused: str
 ) -> None:
@@ -50,14 +55,18 @@ def check_described_once(
     ----------
     refused : what cannot be done then, because the two would no longer agree.
     """
+    if (rival := _rival(written_as, path, documents)) is not None:
+        raise NotWritable(
+            f"/{path}: is described twice, also by {rival}; {refused} before one of both is "
+            "removed (nczfs convert-metadata --remove-old removes the documents of Zarr v2)"
+        )
+
+
+def _rival(written_as: MetadataFormat, path: str, documents: Documents) -> str | None:
+    """Return the key of a document of another version of Zarr; None: there is none."""
     rivals = [below(path, name) for name in written_as.names.rivals]
     documents.fetch(rivals)
-    for rival in rivals:
-        if documents.get(rival) is not None:
-            raise NotWritable(
-                f"/{path}: is described twice, also by {rival}; {refused} before one of both is "
-                "removed (nczfs convert-metadata --remove-old removes the documents of Zarr v2)"
-            )
+    return next((rival for rival in rivals if documents.get(rival) is not None), None)
 
 
 def existing_node(

@@ -14,7 +14,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.engine.structure.dependents import shorter_with
 from nczfs.errors import NotWritable, UsageError
-from nczfs.formats.rewriting import check_described_once
+from nczfs.formats.rewriting import check_described_once, is_described_once
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
 
@@ -24,8 +24,7 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     users = list(_users(dataset, dimension))
     for variable, axis in users:
         _check_reach(variable, axis, size)
-    # To ask for each variable would make appending to one of many much slower.
-    _check_documents(dataset, dimension, [] if grows else [variable for variable, _ in users])
+    _check_documents(dataset, dimension, [variable for variable, _ in users], grows=grows)
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
@@ -60,12 +59,19 @@ def _check_reach(variable: Variable, axis: int, size: int) -> None:
         )
 
 
-def _check_documents(dataset: Dataset, dimension: Dimension, users: Sequence[Variable]) -> None:
+def _check_documents(
+    dataset: Dataset, dimension: Dimension, users: Sequence[Variable], *, grows: bool
+) -> None:
     """Refuse a length that the documents could not follow, before values are changed."""
     documents, layout = dataset.edits.documents(), dataset.format
-    paths = [dimension.group, *(variable.path for variable in users)]
-    documents.fetch(key for path in paths for key in layout.keys_to_change(path))
-    for path in paths:
+    changed = [variable.path for variable in users]
+    if layout.declares:
+        changed.append(dimension.group)
+    # To ask for each variable would make appending to one of many much slower: their group tells.
+    if grows and is_described_once(layout, dimension.group, documents):
+        return
+    documents.fetch(key for path in changed for key in layout.keys_to_change(path))
+    for path in changed:
         check_described_once(layout, path, documents, "its metadata cannot be changed")
 
 

@@ -283,6 +283,21 @@ def test_a_length_that_is_refused_changes_no_values(tmp_path: Path, length: int)
     assert files(place) == before
 
 
+def test_a_variable_that_is_described_once_grows_in_a_group_that_is_described_twice(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "o.zarr"
+    with nczfs.open(str(place), "w", format="zarr3") as root:
+        root.create_dimension("t", None)
+        root.create_variable("v", ("t",), "i4", data=np.arange(10), chunks=(4,))
+    (place / ".zgroup").write_text('{"zarr_format": 2}')
+    with nczfs.open(str(place), "a") as root:
+        root.variables["v"][10:13] = 7
+        root.resize_dimension("t", 11)
+    with nczfs.open(str(place)) as root:
+        assert root.variables["v"][...].tolist() == [*range(10), 7]
+
+
 @pytest.mark.parametrize("path", ["v", "g", "g/s"])
 def test_nothing_is_removed_or_renamed_in_a_group_that_is_described_twice(
     tmp_path: Path, path: str
