@@ -227,6 +227,33 @@ def test_a_durable_write_syncs_the_file_before_the_rename_and_the_directory_afte
     assert calls == ["rename"]
 
 
+def test_a_durable_write_syncs_every_directory_in_which_it_makes_another(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a new directory would be lost in a power failure, with everything below it."""
+    calls = []
+    fsync, mkdir = os.fsync, os.mkdir
+
+    def noted_fsync(fd: int) -> None:
+        place = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        if place.is_dir():
+            calls.append(f"sync {place.relative_to(root.parent)}")
+        fsync(fd)
+
+    def noted_mkdir(name: str, *args: Any, **kwargs: Any) -> None:
+        mkdir(name, *args, **kwargs)
+        calls.append(f"make {name}")
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "mkdir", noted_mkdir)
+    DirectoryZMap(root, durable=True).write(Key("a/b/c"), b"one")
+    top = root.name
+    assert calls == ["make a", f"sync {top}", "make b", f"sync {top}/a", f"sync {top}/a/b"]
+    calls.clear()
+    DirectoryZMap(root).write(Key("d/e"), b"one")
+    assert calls == ["make d"]
+
+
 def test_a_file_begun_in_a_directory_that_was_removed_meanwhile_tells_that(tmp_path: Path) -> None:
     """Whatever the file system answers, the write makes the directory again."""
     directory = tmp_path / "d"
