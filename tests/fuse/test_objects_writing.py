@@ -24,6 +24,7 @@ import zarr
 
 from tests.support.looking import store_served
 from tests.support.mounts import mounted, nczfs, served
+from tests.support.outliving import write_after_close
 from tests.support.refusing import small_disk
 from tests.support.sample import keys_of, output
 from tests.support.servers import S3Server
@@ -221,15 +222,9 @@ def test_a_shared_map_is_stored(objects: Path, store: Path) -> None:
 
 
 def test_a_map_that_outlives_its_file_is_stored_when_it_goes(objects: Path, store: Path) -> None:
-    """SEMANTICS O32. Python's own maps keep a descriptor, whose close would store everything."""
+    """SEMANTICS O32."""
     (objects / "mapped").write_bytes(bytes(20_000))
-    libc, length = ctypes.CDLL(None, use_errno=True), ctypes.c_size_t(20_000)
-    libc.mmap.restype = ctypes.c_void_p
-    with open(objects / "mapped", "r+b") as file:
-        rights = mmap.PROT_READ | mmap.PROT_WRITE
-        place = libc.mmap(None, length, rights, mmap.MAP_SHARED, file.fileno(), ctypes.c_long(0))
-    ctypes.memset(place + 1, 9, 1)
-    assert libc.munmap(ctypes.c_void_p(place), length) == 0
+    write_after_close(objects / "mapped", 1, b"\x09")
     until(lambda: (store / "mapped").read_bytes()[1] == 9)  # the kernel releases it a little later
 
 
