@@ -19,6 +19,7 @@ import nczfs
 from nczfs.cli import value_blocks
 from nczfs.cli.main import main
 from nczfs.engine.weight import weight_of_values
+from nczfs.views.catalog import RENDERED_BYTES_MAX
 
 TEXTS = ["a", "\x1b[31mred", "two\nlines", "", "日本", "b"]
 VALUES = np.arange(7 * 5 * 6, dtype="f4").reshape(7, 5, 6)
@@ -166,6 +167,13 @@ def test_texts_of_any_length_come_a_chunk_at_a_time(shape: tuple[int, ...]) -> N
         blocks = list(value_blocks.value_blocks(variable, (...,)))
     assert sum(block.values.size for block in blocks) == values.size
     assert max(block.values.size for block in blocks) <= 3
+
+
+def test_a_text_that_is_too_long_for_a_file_is_printed(tmp_path: Path) -> None:
+    text = "x" * RENDERED_BYTES_MAX
+    with nczfs.open(str(tmp_path / "d"), "w", format="zarr2") as root:
+        root.create_variable("v", (1,), "O", data=np.array([text], object))
+    assert cat(tmp_path / "d/v") == f'"{text}"\n'.encode()
 
 
 def test_strings_in_cells_are_counted_with_their_length() -> None:

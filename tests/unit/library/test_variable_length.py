@@ -127,6 +127,21 @@ def test_a_text_is_left_out_only_if_it_must_be_longer_than_its_limit() -> None:
     ]
 
 
+def test_a_text_that_turns_out_longer_than_its_limit_is_refused_and_python_reads_the_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog, "RENDERED_BYTES_MAX", 300)
+    with opened(store_with(b"x" * 400), 64 * MIB) as root:
+        dataset = root.engine_dataset
+        shown = variable(dataset, "v")
+        lines = catalog.variable_views(dataset, shown)["values.txt"]
+        chunk = catalog.chunk_view(dataset, shown, (0,))
+        for name, view in {"values.txt": lines, "chunks": chunk}.items():
+            with pytest.raises(CodecError, match=f"v/{name}: as text, .* more than 300 bytes"):
+                view.layout()
+        assert root.variables["v"][...].tolist() == [b"x" * 400]
+
+
 def test_the_rows_that_wait_to_be_shown_count_in_the_memory_limit() -> None:
     store = store_with(*[b"x" * MIB] * 3)
     document = json.loads(bytes(store.read(parse_key("v/.zarray")).data))
