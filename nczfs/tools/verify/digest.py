@@ -27,15 +27,22 @@ from numpy.lib.recfunctions import repack_fields
 
 from nczfs.buffers import Values
 from nczfs.engine.arrays.array import Array
+from nczfs.engine.arrays.selection import select
 from nczfs.engine.options import Tally
-from nczfs.model.boxes import Box, index_of
+from nczfs.model.boxes import index_of
 from nczfs.model.dtypes import NcType
 from nczfs.model.grid import Slices
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import sparse_reader
 
-BLOCK_BYTES = 32 << 20  # usual size of a read
+BLOCK_BYTES = 16 << 20
+"""The usual size of a read.
+
+The C library reuses the memory of a block; from 32 MiB on, it has the kernel clear new pages for
+each one (mallopt(3), M_MMAP_THRESHOLD).
+"""
+FAR_BLOCK_BYTES = 32 << 20  # from far stores: the chunks of a block are requested together
 BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
@@ -49,6 +56,7 @@ class DigestElements:
     chunks : a block of these lengths costs no more to read than any part of it.
     is_char : whether elements of one byte are netCDF text rather than strings.
     read : reads the elements of a box.
+    block_bytes : the usual size of a read.
     """
 
     shape: tuple[int, ...]
@@ -56,6 +64,7 @@ class DigestElements:
     chunks: tuple[int, ...]
     is_char: bool
     read: Callable[[Slices], Values]
+    block_bytes: int = BLOCK_BYTES
 
 
 def digest_of(
@@ -80,9 +89,9 @@ def digest_of(
     description = array.description
 
     def read(selection: Slices) -> Values:
-        box = Box(tuple(part.start for part in selection), tuple(part.stop for part in selection))
-        values = np.empty(box.shape, description.dtype.native)
-        array.read_box(box, values, Tally())
+        selected = select(selection, description.shape)
+        values = np.empty(selected.shape, description.dtype.native)
+        array.read_selection(selected, values, Tally())
         return values
 
     is_char = description.dtype.nc_type is NcType.CHAR
@@ -92,6 +101,7 @@ def digest_of(
         description.chunk_shape,
         is_char,
         read if stored is None else sparse_reader(read, stored),
+        FAR_BLOCK_BYTES if array.far else BLOCK_BYTES,
     )
     return digest_of_elements(elements, block_bytes_max, progress)
 
@@ -112,7 +122,7 @@ def digest_of_elements(
             hasher.update(piece)
 
     item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
-    usual, most = max(1, BLOCK_BYTES // item), max(1, block_bytes_max // item)
+    usual, most = (max(1, size // item) for size in (elements.block_bytes, block_bytes_max))
     with ThreadPoolExecutor(1, "nczfs-hash") as hashing:
         added: Future[None] | None = None
         for selection in blocks(elements.shape, elements.chunks, usual, most):

@@ -13,9 +13,17 @@ import zarr
 
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
+from nczfs.model.boxes import whole
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.tools.verify.digest import DigestElements, blocks, digest_of, digest_of_elements
+from nczfs.tools.verify.digest import (
+    BLOCK_BYTES,
+    FAR_BLOCK_BYTES,
+    DigestElements,
+    blocks,
+    digest_of,
+    digest_of_elements,
+)
 from nczfs.tools.verify.digests import Digest, dataset_jobs, digests
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.tools.verify.state import VerifyState
@@ -196,6 +204,40 @@ def test_no_chunk_is_read_twice_when_a_row_of_them_fits(
     (job,) = dataset_jobs(subject, nodes, elements_max * 4)
     assert job.digest(lambda _count: None) == sha256(FIELD.tobytes())
     assert len(store.chunks_read) == len(set(store.chunks_read))
+    engine.close()
+
+
+def test_whole_chunks_are_decoded_into_their_block_and_not_kept() -> None:
+    store = CountedStore()
+    put_array(store, "", FIELD, (3, 10, 11))
+    engine = Engine(EngineOptions())  # with room for all of them
+    subject = subject_of(store, engine, name="v")
+    node = subject.dataset.node("")
+    assert isinstance(node, Variable)
+    array = subject.dataset.array(node)
+    assert digest_of(array) == sha256(FIELD.tobytes())
+    chunks = node.array.grid.touched(whole(FIELD.shape))
+    assert len(store.chunks_read) == chunks.size
+    assert all(array.peek_chunk(chunk, 0.0) is None for chunk in chunks.indexes())
+    engine.close()
+
+
+@pytest.mark.parametrize(("far", "wanted"), [(False, BLOCK_BYTES), (True, FAR_BLOCK_BYTES)])
+def test_far_stores_are_asked_for_more_at_a_time(*, far: bool, wanted: int) -> None:
+    store = CountedStore()
+    shape = (80 << 20,)
+    put_array(
+        store, "", np.zeros(shape, "u1"), (1 << 20,), skip=frozenset({(n,) for n in range(80)})
+    )
+    engine = Engine(EngineOptions())
+    subject = subject_of(store, engine, name="v")
+    node = subject.dataset.node("")
+    assert isinstance(node, Variable)
+    array = subject.dataset.array(node)
+    array.far = far
+    counts: list[float] = []
+    digest_of(array, progress=counts.append)
+    assert counts[0] == max(counts) == wanted
     engine.close()
 
 
