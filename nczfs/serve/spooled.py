@@ -61,7 +61,7 @@ def structures(
     sizes = [section.size * width for width in widths.values()]
     starts = dict(zip(widths, accumulate(sizes, initial=0), strict=False))
     done = 0
-    with _spool() as spooled:
+    with _spool(sum(sizes)) as spooled:
         for values in rows:
             for member, width in widths.items():
                 spooled.seek(starts[member] + done * width)
@@ -102,7 +102,10 @@ def ragged(
         yield from _next(spooled, nbytes, block_bytes)
 
 
-def _spool() -> IO[bytes]:
+def _spool(nbytes: int = 0) -> IO[bytes]:
+    """Return a place for so many bytes, or more; in memory, a seek would take all up to there."""
+    if nbytes > _MEMORY_BYTES:
+        return tempfile.TemporaryFile()
     return tempfile.SpooledTemporaryFile(_MEMORY_BYTES)
 
 

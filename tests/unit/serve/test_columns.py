@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +16,10 @@ import nczfs
 from nczfs.buffers import Values
 from nczfs.ncstream import Array, Header, read
 from nczfs.ncstream.framing import DATA2
+from nczfs.ncstream.messages import Range, Section
 from nczfs.serve.budget import BLOCK_BYTES_MIN
+from nczfs.serve.spooled import structures
+from nczfs.views.ncstream.header import members_of
 from tests.support.served import Got, Served, served
 
 TABLE = np.dtype([("a", ">i2"), ("pair", "<f4", (2, 3)), ("word", "S1", (4,)), ("x.y", "u1")])
@@ -89,6 +93,21 @@ def test_structures_are_sent_by_columns(service: Served, section: str, index: sl
     for name in TABLE.names or ():
         assert np.array_equal(found.values[name], expected[name]), name
         assert found.values[name].dtype.byteorder in "<|="
+
+
+def test_columns_of_structures_lie_on_the_disk() -> None:
+    rows, block = 4 << 20, np.zeros(4096, [("a", "<f4"), ("b", "<f4")])
+    blocks = (block for _ in range(rows // len(block)))
+    members = members_of(block.dtype)
+    tracemalloc.start()
+    try:
+        section = Section((Range(0, rows),))
+        sent = sum(len(each) for each in structures("t", section, members, blocks, 65536))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sent > rows * block.itemsize
+    assert peak < 4 << 20
 
 
 def test_structures_of_any_rank_are_sent(service: Served) -> None:
