@@ -154,14 +154,16 @@ def _copy(
         interrupts.deferred(tell_how_to_go_on),
     ):
         between = _between(cluster, root, request.settings)
+        threads = 1 if cluster is None else cluster.threads
         spread = None
         if between is not None:
             spread = between(None, copy.new, metadata_format.name, progress)
         middle = None
         if arguments.intermediate is not None:
-            middle = _intermediate(arguments.intermediate, request, new.memory_limit_bytes, between)
+            limit = new.memory_limit_bytes
+            middle = _intermediate(arguments.intermediate, request, limit, between, threads)
         try:
-            run_copy(copy, tell, progress, spread, middle)
+            run_copy(copy, tell, progress, spread, middle, threads)
         except ObjectExists as error:
             raise ObjectExists(f"{error}; --overwrite replaces it") from error
 
@@ -192,7 +194,11 @@ def _between(cluster: Cluster | None, root: str, settings: Settings) -> Between 
 
 
 def _intermediate(
-    url: str, request: CommandLine, memory_limit_bytes: int, between: Between | None
+    url: str,
+    request: CommandLine,
+    memory_limit_bytes: int,
+    between: Between | None,
+    threads: int,
 ) -> IntermediatePlace:
     """Return where intermediate datasets are made."""
     from nczfs.tools.transfer.intermediate import IntermediatePlace
@@ -205,7 +211,7 @@ def _intermediate(
         store_options=store_options(settings),
         engine_options=engine_options(settings),
     )
-    return IntermediatePlace(new, between)
+    return IntermediatePlace(new, between, threads)
 
 
 def _target(

@@ -96,6 +96,7 @@ def copied(
     memory_limit_bytes: int = 1 << 20,
     spread: Callable[[Copy], Spread] | None = None,
     place: IntermediatePlace | None = None,
+    threads: int = 1,
     **options: Any,
 ) -> list[str]:
     """Copy, as ``nczfs cp`` does. Gives the lines that the user gets.
@@ -106,6 +107,7 @@ def copied(
     path : of the new node in a dataset that is there.
     format : None: as the source has it.
     place : for intermediate datasets.
+    threads : of other processes, for which the pieces are cut.
     """
     lines: list[str] = []
     with nczfs.open(source) as root:
@@ -133,7 +135,8 @@ def copied(
             lines.append,
             skip_unsupported=False,
         )
-        run_copy(plan, lines.append, progress, None if spread is None else spread(plan), place)
+        run = None if spread is None else spread(plan)
+        run_copy(plan, lines.append, progress, run, place, threads)
     return lines
 
 

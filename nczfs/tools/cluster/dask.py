@@ -49,6 +49,12 @@ class Cluster:
         """The most threads that any worker has."""
         return max(self._client.nthreads().values(), default=1)
 
+    @property
+    def threads(self) -> int:
+        """The number of threads of all workers that are there now."""
+        found: int = sum(self._client.nthreads().values())
+        return max(1, found)
+
     def outcomes(
         self,
         function: Callable[[Any, Any], Any],

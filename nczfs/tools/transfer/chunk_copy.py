@@ -15,6 +15,7 @@ from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copy_pieces import CopyPiece, PieceCopier, StoredPiece, ValuesPiece
 from nczfs.tools.transfer.dataset_target import target_block_size
 from nczfs.tools.transfer.listed import listed_units
+from nczfs.tools.transfer.sharing import Cut, shared
 from nczfs.tools.transfer.target import Target
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import Key
@@ -33,6 +34,7 @@ class ChunkCopier:
     base : path of the node of the source that contains all of them.
     pairs : surveyed, unless their units are copied as they are stored, for the first time: these
         are copied while they are listed.
+    threads : of other processes, which do the pieces.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ChunkCopier:
         pairs: Sequence[ChunkPair],
         memory_limit_bytes: int,
         progress: Progress,
+        threads: int = 1,
     ) -> None:
         self._source = source
         self._base = base
@@ -50,6 +53,7 @@ class ChunkCopier:
         self._pairs = pairs
         self._limit = memory_limit_bytes
         self._progress = progress
+        self._threads = threads
 
     def run(self) -> None:
         """Copy all chunks in this process. Raises StoreError, CodecError."""
@@ -72,9 +76,10 @@ class ChunkCopier:
         if not self._target.is_new:
             self._survey_target()
         yield from self._stored_pieces([pair for pair in self._pairs if pair.keeps_bytes])
-        for pair in self._pairs:
-            if not pair.keeps_bytes:
-                yield from self._values_pieces(pair)
+        decoded = [pair for pair in self._pairs if not pair.keeps_bytes]
+        total = sum(pair.content.nbytes for pair in decoded)
+        for pair in decoded:
+            yield from self._values_pieces(pair, pair.content.nbytes / max(1, total))
 
     def _survey_target(self) -> None:
         """Find out what an earlier run has done, and remove what it should not have left.
@@ -142,16 +147,18 @@ class ChunkCopier:
             for unit in pair.all_units():
                 yield pair, unit, array.chunks_of(unit).size * array.chunk_bytes
 
-    def _values_pieces(self, pair: ChunkPair) -> Iterator[ValuesPiece]:
-        """Yield the boxes in which anything is to be written."""
-        content, array = pair.content, pair.target.array
+    def _values_pieces(self, pair: ChunkPair, share: float) -> Iterator[ValuesPiece]:
+        """Yield the boxes in which anything is to be written.
+
+        Parameters
+        ----------
+        share : of the work that this pair is.
+        """
+        content = pair.content
         try:
             if not prod(content.shape):
                 return
-            size = target_block_size(pair.target, self._limit)
-            unit = array.units.chunk_shape
-            block = block_shape(content.shape, unit, content.chunks, size)
-            selections = pair.blocks(RegularGrid(content.shape, block))
+            selections = pair.blocks(RegularGrid(content.shape, self._block(pair, share)))
             self._progress((prod(content.shape) - selections.size) * content.item_bytes)
             for selection in selections:
                 box = box_of(selection)
@@ -161,3 +168,14 @@ class ChunkCopier:
                     self._progress(box.size * content.item_bytes)
         finally:
             content.release()
+
+    def _block(self, pair: ChunkPair, share: float) -> tuple[int, ...]:
+        """Return the shape of the pieces of a pair."""
+        content, array = pair.content, pair.target.array
+        unit = array.units.chunk_shape
+        size = target_block_size(pair.target, self._limit)
+        block = block_shape(content.shape, unit, content.chunks, size)
+        if self._threads == 1 or pair.source.array.cuts:
+            return block
+        cut = Cut(tuple(content.shape), tuple(content.chunks), unit, block)
+        return shared(cut, self._threads * share).block

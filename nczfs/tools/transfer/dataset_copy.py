@@ -135,6 +135,7 @@ def run_copy(
     progress: Progress,
     spread: Spread | None = None,
     place: IntermediatePlace | None = None,
+    threads: int = 1,
 ) -> None:
     """Make a copy, or continue an interrupted one.
 
@@ -145,6 +146,7 @@ def run_copy(
         what was copied stays, marked as unfinished.
     spread : None: the pieces are done in this process.
     place : for intermediate datasets; None: all is copied in one pass.
+    threads : of the processes that do the pieces.
 
     Raises
     ------
@@ -190,7 +192,7 @@ def run_copy(
                 intermediate = Intermediate(place, opened, base, new, notice, progress)
                 for each, better in indirect:
                     intermediate.announce(each, better)
-            copier = ChunkCopier(opened, base, target, direct, limit, progress)
+            copier = ChunkCopier(opened, base, target, direct, limit, progress, threads)
             if spread is None:
                 copier.run()
             else:

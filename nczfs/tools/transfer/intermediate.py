@@ -10,11 +10,11 @@ Rechunker).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import count
-from math import gcd, prod
+from math import prod
 from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset
@@ -32,6 +32,7 @@ from nczfs.tools.transfer.chunk_pairs import ChunkPair
 from nczfs.tools.transfer.copy_pieces import CopyPiece, chunk_pair
 from nczfs.tools.transfer.dataset_target import target_block_size
 from nczfs.tools.transfer.listed import listed_units
+from nczfs.tools.transfer.sharing import times_touched
 from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.survey import made_of, survey
 from nczfs.tools.transfer.target import NewNode, Target, opened_target
@@ -68,10 +69,12 @@ class IntermediatePlace:
     ----------
     new : the directory for them, with the memory limit of a piece.
     between : None: the pieces are done in this process.
+    threads : of other processes, which do them.
     """
 
     new: NewNode
     between: Between | None = None
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +112,6 @@ def two_passes(pair: ChunkPair, memory_limit_bytes: int) -> Passes | None:
     if times <= first + second + 1:  # writing costs as well
         return None
     return Passes(times, chunks, prod(shape) * item_bytes)
-
-
-def times_touched(shape: Sequence[int], chunk: Sequence[int], block: Sequence[int]) -> float:
-    """Return how often a chunk is touched on average if an array is cut into blocks."""
-    found = 1.0
-    for length, c, b in zip(shape, chunk, block, strict=True):
-        chunks, blocks = -(-length // c), -(-length // b)
-        shared = (length - 1) // (c * b // gcd(c, b))  # boundaries of both
-        found *= (chunks + blocks - 1 - shared) / chunks
-    return found
 
 
 class Intermediate:
@@ -168,7 +161,7 @@ class Intermediate:
         def half(nbytes: float) -> None:
             self._progress(nbytes / 2)
 
-        limit = self._goal.memory_limit_bytes
+        limit, threads = self._goal.memory_limit_bytes, self._place.threads
         if not target.is_new and self._is_done(pair, target, limit):
             self.remove(pair)
             self._progress(pair.content.nbytes)
@@ -181,7 +174,7 @@ class Intermediate:
             between = chunk_pair(pair.path, found, pair.target)
             middle = dataset.engine_dataset
             survey(middle, "", [between], half)
-            copier = ChunkCopier(middle, "", target, [between], limit, half)
+            copier = ChunkCopier(middle, "", target, [between], limit, half, threads)
             if self._place.between is None:
                 copier.run()
             else:
@@ -230,8 +223,10 @@ class Intermediate:
             with opened_target(new, mark, self._notice, ["", _VARIABLE]) as middle:
                 variable = middle.editor.add_variable(_described(pair, passes, new, middle))
                 one = _aimed(pair, variable)
-                limit = new.memory_limit_bytes
-                copier = ChunkCopier(self._source, self._base, middle, [one], limit, progress)
+                limit, threads = new.memory_limit_bytes, self._place.threads
+                copier = ChunkCopier(
+                    self._source, self._base, middle, [one], limit, progress, threads
+                )
                 if self._place.between is None:
                     copier.run()
                 else:

@@ -17,7 +17,8 @@ from nczfs.cli.main import main
 from nczfs.errors import Conflict, NczfsError
 from nczfs.tools.transfer.choices import Choices
 from nczfs.tools.transfer.copy_pieces import chunk_pair
-from nczfs.tools.transfer.intermediate import IntermediatePlace, Passes, times_touched, two_passes
+from nczfs.tools.transfer.intermediate import IntermediatePlace, Passes, two_passes
+from nczfs.tools.transfer.sharing import times_touched
 from nczfs.tools.transfer.target import NewNode
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.directory import DirectoryZMap
