@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 import nczfs
-from nczfs.engine.options import EngineOptions
 from nczfs.errors import CorruptChunk, NoSuchPath, NotPermitted
 from nczfs.pictures import picture
 from nczfs.pictures.picture import PREVIEW_BYTES
+from nczfs.vfs.datasets import previewfile
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_key
@@ -56,6 +56,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("nczfs.vfs.datasets.previewfile.variable_picture", noted)
     return names
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture grows old, however long it takes to draw."""
+    monkeypatch.setattr(previewfile, "now", lambda: 1.0)
 
 
 def pixels(data: bytes) -> bytes:
@@ -127,12 +133,12 @@ def test_a_group_that_holds_nothing_has_no_preview(fs: TreeFileSystem) -> None:
     assert not exists(fs, "datasets/d.zarr/empty/preview.png")
 
 
+@pytest.mark.usefixtures("still")
 def test_a_picture_is_drawn_once_until_values_or_attributes_change(
     url: str, made: list[str]
 ) -> None:
     """SEMANTICS D35, D37."""
-    options = VfsOptions(read_only=False, engine=EngineOptions(metadata_ttl_s=3600))
-    fs = mount_tree(url, options=options)
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
     try:
         first = read(fs, FILE)
         assert read(fs, FILE) == first
@@ -194,9 +200,9 @@ def test_a_preview_that_is_read_late_is_that_of_those_who_opened_it_before(
         fs.release(each.handle)
 
 
+@pytest.mark.usefixtures("still")
 def test_the_kernel_keeps_the_pages_of_the_same_picture_and_no_others(url: str) -> None:
-    options = VfsOptions(read_only=False, engine=EngineOptions(metadata_ttl_s=3600))
-    fs = mount_tree(url, options=options)
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
 
     def token_of_opened() -> object:
         opened = fs.open(find(fs, FILE).ino, os.O_RDONLY)
