@@ -12,7 +12,7 @@ from typing import TypeAlias
 from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.absences import Absences
-from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, unread
+from nczfs.engine.chunks.chunkaccess import UNREAD, WHOLE, ChunkAccess
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.slots import Slot
@@ -153,9 +153,7 @@ class ChunkCache:
         Waits until the disk has taken enough of what was kept before.
         """
         if (slot := self._kept(chunk_id, fresh_since)) is None:
-            stale = self._tier.find(chunk_id)
-            access = unread(0 if stale is None else len(stale.shape))
-            with self.pinned(chunk_id, load, nbytes, fresh_since, access):
+            with self.pinned(chunk_id, load, nbytes, fresh_since, UNREAD):
                 self._tier.wait_for_room(nbytes)
                 with self._lock:
                     entry = self._entries.get(chunk_id)

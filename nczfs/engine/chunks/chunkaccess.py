@@ -28,6 +28,9 @@ class ChunkAccess:
 
 WHOLE = ChunkAccess(None, 1.0)
 
+UNREAD = ChunkAccess(Box((0,), (0,)), 0.0)
+"""Of one who needs the chunk to be there, and none of its values, whatever its shape is."""
+
 
 def access_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> ChunkAccess:
     """Return the access of a numpy index to a chunk.
@@ -49,8 +52,3 @@ def access_of(index: Index, chunk_shape: tuple[int, ...], inside: Box) -> ChunkA
         stops.append(last + 1)
         counts.append(count)
     return ChunkAccess(Box(tuple(starts), tuple(stops)), prod(counts) / max(1, inside.size))
-
-
-def unread(ndim: int) -> ChunkAccess:
-    """Return the access of one who needs the chunk to be there, and none of its values."""
-    return ChunkAccess(Box((0,) * ndim, (1,) * ndim), 0.0)

@@ -67,6 +67,8 @@ class Slot:
         """Return the run of bytes that contains all elements of a part."""
         if part is None or not self.shape:
             return 0, self.nbytes
+        if not part.size:
+            return 0, 0
         first = int(np.ravel_multi_index(part.start, self.shape))
         last = int(np.ravel_multi_index(tuple(stop - 1 for stop in part.stop), self.shape))
         return first * self.dtype.itemsize, (last + 1) * self.dtype.itemsize

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -379,6 +380,23 @@ def test_a_chunk_that_was_confirmed_is_kept_without_reading_it_back(
     reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 50.0, Keeping(ROOM))
     assert (reader.store.confirmed, reader.store.loads) == ([0], [])
     assert sum(read) <= BLOCK_BYTES
+
+
+def test_a_chunk_that_another_keeps_meanwhile_is_kept_without_reading_it_back(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = reader.cache.pinned
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        reader.spill(0)
+        return pinned(*arguments)
+
+    monkeypatch.setattr(reader.cache, "pinned", overtaken)
+    keeping = Keeping(ROOM)
+    reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 0.0, keeping)
+    assert keeping.held == Footprint(1, 0, NBYTES)
+    assert reader.is_spilled(0)
 
 
 def test_without_a_disk_memory_keeps_what_it_can(tmp_path: Path) -> None:
