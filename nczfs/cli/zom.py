@@ -138,6 +138,7 @@ def _create(call: _Call) -> int:
 def _check_above(url: str, zarr_format: int, request: CommandLine) -> None:
     """Raise UsageError if a dataset above would not know of a new node."""
     from nczfs.cli.nodes import opened_above, root_variable
+    from nczfs.formats.zom.documents import zarr_format_of
     from nczfs.model.hierarchy import Variable
 
     with opened_above(url, request.settings) as above:
@@ -155,7 +156,7 @@ def _check_above(url: str, zarr_format: int, request: CommandLine) -> None:
                 f"{printable(url)}: {root} has {why}; make the node with `nczfs create`, or the "
                 "whole hierarchy at the root"
             )
-        version = 3 if engine.format.single.name == "zarr3" else 2
+        version = zarr_format_of(engine.format.single.names)
         if zarr_format != version:
             raise UsageError(
                 f"{printable(url)}: is Zarr v{zarr_format}, and {root} Zarr v{version}"

@@ -13,14 +13,15 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.structure.dependents import check_attributes
 from nczfs.engine.structure.editor import Editor
-from nczfs.engine.structure.relayout import is_only
 from nczfs.errors import BadKey, BadValue, NameTaken, NoSuchNode, NotWritable
 from nczfs.formats.attributes import is_hidden
+from nczfs.formats.base import MetadataFormat
 from nczfs.formats.jsontext import parse_object
 from nczfs.formats.jsonwrite import strict
 from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
-from nczfs.formats.zom.documents import keys_of
+from nczfs.formats.rewriting import is_described_once
+from nczfs.formats.zom.documents import keys_for, zarr_format_of
 from nczfs.formats.zom.nodes import ArrayV2, ArrayV3, Group, Node, group_of, with_members
 from nczfs.formats.zom.pointers import parts_of
 from nczfs.messages import shown
@@ -111,7 +112,7 @@ def check(dataset: Dataset, path: str, node: Node) -> Declared:
             "the dataset is NCZarr, whose lists of members and types of attributes a hierarchy "
             "does not have; make members with mkdir, and write attributes in attributes/"
         )
-    version = 3 if single.name == "zarr3" else 2
+    version = zarr_format_of(single.names)
     if node.zarr_format != version:
         raise NotWritable(f"is Zarr v{node.zarr_format}, and the dataset Zarr v{version}")
     if isinstance(stored.node, ArrayV2 | ArrayV3):
@@ -162,7 +163,7 @@ def declare(dataset: Dataset, path: str, node: Node, editor: Editor) -> None:
     """
     editor.sync()
     new = FORMATS.named(f"zarr{node.zarr_format}", dataset.format_options)
-    if not path and _is_free(dataset, path) and not is_only(dataset, new):
+    if not path and _is_free(dataset, path) and not _is_only(dataset, new):
         check(dataset, path, node)
         editor.change_format(new)
     # A rename of a directory around the dataset comes before all of this, or after it.
@@ -218,6 +219,12 @@ def _at(node: Node, path: str) -> Node:
     return node
 
 
+def _is_only(dataset: Dataset, wanted: MetadataFormat) -> bool:
+    """Return whether a dataset has a format, and its root no document of another version."""
+    is_wanted = dataset.format.single.name == wanted.name
+    return is_wanted and is_described_once(wanted, "", dataset.documents())
+
+
 def _joined(path: str, relative: str) -> str:
     return below(path, relative) if relative else path
 
@@ -226,7 +233,7 @@ def _store_attributes(
     dataset: Dataset, path: str, attributes: Mapping[str, Json], names: frozenset[str]
 ) -> None:
     """Change some attributes of a node in its document, where all else stays as it is spelled."""
-    keys = keys_of(3 if dataset.format.single.name == "zarr3" else 2)
+    keys = keys_for(dataset.format.single.names)
     key = below(path, keys.attributes or keys.array)
     describing = {below(path, keys.array), below(path, keys.group)}
 

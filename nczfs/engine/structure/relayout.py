@@ -14,15 +14,6 @@ from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import join
 
 
-def is_only(dataset: Dataset, wanted: MetadataFormat) -> bool:
-    """Return whether a dataset has a format, and its root no document of another version."""
-    if dataset.format.single.name != wanted.name:
-        return False
-    documents, names = dataset.documents(), wanted.names.rivals
-    documents.fetch(names)
-    return all(documents.get(name) is None for name in names)
-
-
 def change_format(dataset: Dataset, wanted: MetadataFormat) -> None:
     """Write the documents of all groups in another format, the deepest first.
 

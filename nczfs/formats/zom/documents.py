@@ -48,9 +48,14 @@ def keys_of(zarr_format: int) -> NodeKeys:
     return V2_KEYS if zarr_format == 2 else V3_KEYS
 
 
+def zarr_format_of(names: DocumentNames) -> int:
+    """Return the version of Zarr of a format, by the names of its documents."""
+    return 3 if ZARR_JSON in names.arrays else 2
+
+
 def keys_for(names: DocumentNames) -> NodeKeys:
     """Return the names of the documents of a node, by those of a format."""
-    return V3_KEYS if ZARR_JSON in names.arrays else V2_KEYS
+    return keys_of(zarr_format_of(names))
 
 
 def node_of(documents: Mapping[str, bytes], where: str) -> Node | None:
