@@ -11,13 +11,12 @@ it says something on a busy machine, too.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.harness import printed_by
 
 HERE = Path(__file__).resolve().parents[1]
 
@@ -70,15 +69,7 @@ for number, (name, case) in enumerate(CASES.items()):
 def seconds(checkout: Path) -> dict[str, float]:
     """Return the time of each case with the version in a directory."""
     with tempfile.TemporaryDirectory() as place:
-        done = subprocess.run(
-            [sys.executable, "-c", CASES, place],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": str(checkout)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-    lines = (line.rpartition(":") for line in done.stdout.splitlines())
+        lines = (line.rpartition(":") for line in printed_by(checkout, CASES, place))
     return {name: float(value) for name, _, value in lines}
 
 

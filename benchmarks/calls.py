@@ -12,14 +12,14 @@ Of five times the least counts: a thread that looks after something now and then
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import zarr
+
+from benchmarks.harness import printed_by
 
 HERE = Path(__file__).resolve().parents[1]
 SHAPE = (16, 64, 512)
@@ -133,15 +133,7 @@ def counts(checkout: Path) -> dict[str, tuple[int, int]]:
         for name, chunks in CHUNKS.items():
             array = root.create_array(name, shape=SHAPE, chunks=chunks, dtype="f4")
             array[...] = np.arange(array.size, dtype="f4").reshape(SHAPE)
-        done = subprocess.run(
-            [sys.executable, "-c", CASES, place],
-            cwd=place,
-            env={**os.environ, "PYTHONPATH": str(checkout)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-    rows = map(json.loads, done.stdout.splitlines())
+        rows = map(json.loads, printed_by(checkout, CASES, place))
     return {name: (calls, files) for name, calls, files in rows}
 
 

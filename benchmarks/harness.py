@@ -48,6 +48,24 @@ class Pair:
         return f"| {self.name} | {peer:.3f} | {ours:.3f} | {self.ratio:.2f} |"
 
 
+def printed_by(checkout: Path, code: str, place: str) -> list[str]:
+    """Return the lines that code prints with the version of nczfs in a directory.
+
+    Parameters
+    ----------
+    place : a directory, where it runs, and its only argument.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code, place],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(checkout)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
 def field(shape: tuple[int, ...] = SHAPE) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     """A smooth field with a little noise, that compresses as model output does (to about 0.3)."""
     rng = np.random.default_rng(1)
