@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +19,7 @@ from nczfs.ncstream.messages import Range, Section
 from nczfs.serve.budget import BLOCK_BYTES_MIN
 from nczfs.serve.spooled import structures
 from nczfs.views.ncstream.header import members_of
-from tests.support.served import Got, Served, served
+from tests.support.served import Got, Served
 
 TABLE = np.dtype([("a", ">i2"), ("pair", "<f4", (2, 3)), ("word", "S1", (4,)), ("x.y", "u1")])
 LIST = {"id": "vlen-array", "dtype": "<i4"}
@@ -60,12 +59,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         group.create_variable("v w", (2,), "i4", np.array([7, 8], "i4"))
         group.create_variable("empty", (0, 2), "i4")
     return path
-
-
-@pytest.fixture(scope="module")
-def service(store: Path) -> Iterator[Served]:
-    with served(store) as running:
-        yield running
 
 
 def _asked(service: Served, section: str) -> Got:

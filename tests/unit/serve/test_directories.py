@@ -8,7 +8,7 @@ from pathlib import Path
 import html5lib
 import pytest
 
-from tests.support.served import Served, served
+from tests.support.served import Served
 
 NAMES = sorted([*(f"d{n}.zarr" for n in range(30)), "a b?#%.zarr", "ü&<i>.zarr", "d1.zarr+", "~"])
 MOST = 7
@@ -21,12 +21,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / name).mkdir()
         (path / name / ".zgroup").write_text('{"zarr_format": 2}')
     return path
-
-
-@pytest.fixture(scope="module")
-def service(store: Path) -> Iterator[Served]:
-    with served(store) as running:
-        yield running
 
 
 def _pages(service: Served) -> Iterator[list[str]]:

@@ -48,12 +48,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def service(store: Path) -> Iterator[Served]:
-    with served(store) as running:
-        yield running
-
-
 def _picture_of(got: Got) -> Image.Image:
     assert (got.status, got.headers["content-type"]) == (200, "image/png")
     found = Image.open(BytesIO(got.body))

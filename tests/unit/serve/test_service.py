@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -47,12 +46,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "broken.zarr").mkdir()
     (path / "broken.zarr" / ".zarray").write_text("{")
     return path
-
-
-@pytest.fixture(scope="module")
-def service(store: Path) -> Iterator[Served]:
-    with served(store) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -49,12 +49,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def service(store: Path) -> Iterator[Served]:
-    with served(store) as running:
-        yield running
-
-
 class _Heard(logging.Handler):
     """Waits for a line of the log."""
 
