@@ -153,12 +153,12 @@ class ChunkCache:
         Waits until the disk has taken enough of what was kept before.
         """
         if (slot := self._kept(chunk_id, fresh_since)) is None:
-            with self.pinned(chunk_id, load, nbytes, fresh_since, UNREAD):
-                self._tier.wait_for_room(nbytes)
-                with self._lock:
-                    entry = self._entries.get(chunk_id)
-                    if entry is not None:
-                        self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
+            # Before the load, so that a disk that hangs takes no turn from readers.
+            self._tier.wait_for_room(nbytes)
+            with self.pinned(chunk_id, load, nbytes, fresh_since, UNREAD), self._lock:
+                entry = self._entries.get(chunk_id)
+                if entry is not None:
+                    self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
             self._tier.flush()
             slot = self._tier.find(chunk_id)
         if slot is not None:
@@ -205,7 +205,7 @@ class ChunkCache:
         """End a load that `start_load` granted."""
         with self._lock:
             self._used -= reserved
-            entry = self._settle(chunk_id, loaded, share_read=0.0)
+            entry = self._settle(chunk_id, loaded, 0.0)
             if entry is not None:
                 # It must not be evicted before chunks that were read, only because it was not read
                 # yet.
@@ -318,12 +318,14 @@ class ChunkCache:
                 entry = under_way.entry
                 if entry is not None and entry.checked_at >= fresh_since:
                     with self._lock:
-                        return _pin(entry, access.share)
+                        # What a reader had no room for is not there for one who keeps it.
+                        if access is not UNREAD or self.holds(chunk_id):
+                            return _pin(entry, access.share)
                 continue
             if not is_spilled:
                 metrics.CACHE_MISSES.inc()
                 known = entry.loaded if entry is not None else self._tier.known(chunk_id)
-                loaded = self._load(chunk_id, load, nbytes, known, access.share)
+                loaded = self._load(chunk_id, load, nbytes, known, access)
                 if loaded is not None:
                     return loaded
             found = self._read_back(chunk_id, slot, access) if slot is not None else None
@@ -357,7 +359,12 @@ class ChunkCache:
         return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
 
     def _load(
-        self, chunk_id: ChunkId, load: Loader, nbytes: int, known: LoadedChunk | None, share: float
+        self,
+        chunk_id: ChunkId,
+        load: Loader,
+        nbytes: int,
+        known: LoadedChunk | None,
+        access: ChunkAccess,
     ) -> _Entry | None:
         """Return the pinned entry; None if the copy on the disk was confirmed."""
         with self._turn:
@@ -376,7 +383,7 @@ class ChunkCache:
         self._tier.wait_briefly(nbytes, PATIENCE_S)
         with self._turn:
             self._end_turn(nbytes)
-            entry = self._settle(chunk_id, loaded, share_read=share)
+            entry = self._settle(chunk_id, loaded, access.share, is_kept=access is UNREAD)
             if entry is not None:
                 entry.pins += 1
         self._tier.flush()
@@ -388,7 +395,7 @@ class ChunkCache:
         self._turn.notify_all()
 
     def _settle(
-        self, chunk_id: ChunkId, loaded: LoadedChunk, *, share_read: float
+        self, chunk_id: ChunkId, loaded: LoadedChunk, share_read: float, *, is_kept: bool = False
     ) -> _Entry | None:
         load = self._loads.pop(chunk_id, None)
         is_dropped = load is not None and load.is_dropped
@@ -400,6 +407,8 @@ class ChunkCache:
             entry = _Entry(loaded, min(checked_at, loaded.as_of), share_read)
             if not is_dropped:
                 self._replace(chunk_id, entry)
+                if is_kept:
+                    self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
         if load is not None:
             load.entry = None if is_dropped else entry
             load.done.set()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +398,32 @@ def test_a_chunk_that_another_keeps_meanwhile_is_kept_without_reading_it_back(
     reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 0.0, keeping)
     assert keeping.held == Footprint(1, 0, NBYTES)
     assert reader.is_spilled(0)
+
+
+def test_what_has_no_place_in_memory_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[Callable[[], None]] = []
+    tier = SpillTier(tasks.append, NBYTES, str(tmp_path), 1 << 30)
+    reader = Reader(tier)
+    wait_for_room = tier.wait_for_room
+
+    def wait(nbytes: int) -> None:
+        while tasks:
+            tasks.pop()()
+        wait_for_room(nbytes)
+
+    keeping = Keeping(ROOM)
+    with ExitStack() as stack:
+        for number in range(100, 100 + IN_MEMORY):
+            pinned = reader.cache.pinned((A, (number,)), reader.store.loader(number), NBYTES, 0.0)
+            stack.enter_context(pinned)
+        reader.point(0)
+        assert tier.waiting_bytes == NBYTES
+        monkeypatch.setattr(tier, "wait_for_room", wait)
+        reader.cache.keep((A, (1,)), reader.store.loader(1), NBYTES, 0.0, keeping)
+    assert keeping.held == Footprint(1, 0, NBYTES)
+    assert reader.store.loads.count(1) == 1
 
 
 def test_without_a_disk_memory_keeps_what_it_can(tmp_path: Path) -> None:
