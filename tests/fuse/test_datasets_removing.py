@@ -93,6 +93,19 @@ def test_rm_of_chunks_one_by_one_hides_them(mount: Path, store: Path) -> None:
     assert len(list(chunks.iterdir())) == 500
 
 
+@pytest.mark.parametrize("name", ["values.raw", "chunks/3"])
+def test_a_file_that_is_removed_to_be_replaced_is_written(
+    mount: Path, store: Path, tmp_path: Path, name: str
+) -> None:
+    """SEMANTICS W14."""
+    target = mount / "datasets/n.zarr/v" / name
+    (tmp_path / "new").write_bytes(b"\0" * target.stat().st_size)
+    output("cp", "--remove-destination", tmp_path / "new", target)
+    assert target.read_bytes() == (tmp_path / "new").read_bytes()
+    with netCDF4.Dataset(f"file://{store}/n.zarr#mode=nczarr,file") as dataset:
+        assert not dataset["v"][3].any()
+
+
 def test_an_attribute_is_soon_in_the_store(mount: Path, store: Path) -> None:
     """SEMANTICS W15, W23."""
     units = mount / "datasets/n.zarr/v/attributes/units"

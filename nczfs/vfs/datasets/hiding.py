@@ -48,6 +48,16 @@ class NumberRuns:
                 self._starts.insert(at, number)
                 self._stops.insert(at, number + 1)
 
+    def discard(self, number: int) -> None:
+        with self._lock:
+            at = bisect_right(self._starts, number) - 1
+            if at < 0 or number >= self._stops[at]:
+                return
+            rest = ((self._starts[at], number), (number + 1, self._stops[at]))
+            runs = [run for run in rest if run[0] < run[1]]
+            self._starts[at : at + 1] = [start for start, _ in runs]
+            self._stops[at : at + 1] = [stop for _, stop in runs]
+
 
 class Hidden:
     """The hidden files of each node, by its prefix, and directories that are shown without keys.
@@ -97,7 +107,11 @@ class Hidden:
     def is_hidden(self, prefix: Prefix, name: str) -> bool:
         """Return whether a file or directory of a node is hidden."""
         put = self._put.get(prefix)
-        return name in self._names.get(prefix, ()) or (put is not None and name not in put)
+        return self.is_removed(prefix, name) or (put is not None and name not in put)
+
+    def is_removed(self, prefix: Prefix, name: str) -> bool:
+        """Return whether a file or directory of a node was removed here."""
+        return name in self._names.get(prefix, ())
 
     def left(self, prefix: Prefix, names: Iterable[str]) -> list[str]:
         """Return those of some files and directories of a node that are not hidden."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nczfs.errors import NotPermitted
@@ -13,7 +14,7 @@ from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.importing import GroupImport, ImportedFile
 from nczfs.vfs.datasets.nodefiles import node_files, stem
 from nczfs.vfs.datasets.tree import DatasetsTree
-from nczfs.vfs.nodes import File, OpenFile
+from nczfs.vfs.nodes import File, OpenFile, TreeNode
 from nczfs.views.catalog import CHUNKS, is_like_a_view
 from nczfs.zmap.keys import Prefix
 
@@ -48,10 +49,14 @@ class Incoming:
         NotPermitted : it is neither. PathExists, NoSpace.
         """
         arriving, importing = self._arriving, self._importing
-        if arriving is not None and (arriving.takes(name) or importing is None):
+        if arriving is not None and arriving.takes(name):
             return arriving.create(name, exclusive=exclusive)
         if importing is not None and importing.takes(name):
             return importing.create(name, exclusive=exclusive)
+        if (file := self._removed(name)) is not None:
+            opened = file.open(writing=True, truncate=True)
+            self.editing.removing.hidden.put(self._prefix, name)
+            return file, opened
         if arriving is not None:
             return arriving.create(name, exclusive=exclusive)  # says why not
         raise NotPermitted(f"{name}: {COPYING}")
@@ -63,7 +68,7 @@ class Incoming:
         ------
         PathExists, NotPermitted, NoSuchPath, and what importing it raises.
         """
-        held = held_file(self.tree.held, self.at.dataset.prefix(self.at.path), name)
+        held = held_file(self.tree.held, self._prefix, name)
         arriving, importing = self._arriving, self._importing
         if importing is not None and isinstance(held, ImportedFile):
             importing.rename(name, new_name, is_free=is_free)
@@ -78,13 +83,28 @@ class Incoming:
         return importing is not None and importing.can_replace and name in importing.names
 
     @property
+    def _prefix(self) -> Prefix:
+        return self.at.dataset.prefix(self.at.path)
+
+    @property
+    def _files(self) -> Mapping[str, Callable[[], TreeNode]]:
+        return node_files(self.tree.context, self.at, self.name)
+
+    def _removed(self, name: str) -> File | None:
+        """Return the file of a name that a program removed, which only hid it."""
+        if not self.editing.removing.hidden.is_removed(self._prefix, name):
+            return None
+        make = self._files.get(name)
+        file = make() if make is not None else None
+        return file if isinstance(file, File) else None
+
+    @property
     def _arriving(self) -> NodeArrivals | None:
         """The arriving files of a copy; None if there can be none."""
         tree = self.tree
         if tree.arrivals is None:
             return None
-        files = node_files(tree.context, self.at, self.name)
-        return NodeArrivals(tree.context, tree.arrivals, self.at, files)
+        return NodeArrivals(tree.context, tree.arrivals, self.at, self._files)
 
     @property
     def _importing(self) -> GroupImport | None:

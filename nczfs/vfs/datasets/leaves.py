@@ -17,7 +17,7 @@ from nczfs.vfs.datasets.hiding import NumberRuns
 from nczfs.vfs.datasets.linesfile import LinesFile
 from nczfs.vfs.datasets.valuesfile import ValuesFile
 from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
-from nczfs.vfs.nodes import File, NodeStat, NumberedDirectory, TreeNode
+from nczfs.vfs.nodes import File, NodeStat, NumberedDirectory, OpenFile, TreeNode
 from nczfs.views import catalog
 from nczfs.views.base import View, Writing
 from nczfs.views.catalog import CDL_SUFFIX
@@ -95,6 +95,17 @@ class ChunksDirectory(NumberedDirectory):
 
     def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
+
+    def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
+        """Show a hidden chunk again, to be written."""
+        number = self.number_of(name)
+        if number is None or self._hidden is None or number not in self._hidden:
+            raise self.refusal(name)
+        file = self.child(number)
+        assert isinstance(file, File)
+        opened = file.open(writing=True, truncate=True)
+        self._hidden.discard(number)
+        return file, opened
 
     def unlink(self, name: str) -> None:
         """Hide the chunk, which stays in the store as long as its variable."""

@@ -64,9 +64,13 @@ def mount(url: str, store: ZMap, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mo
     made: list[TreeFileSystem] = []
 
     def mount(
-        at: str = "", *, read_only: bool = False, allow_delete: bool = True
+        at: str = "",
+        *,
+        read_only: bool = False,
+        allow_delete: bool = True,
+        views: frozenset[str] | None = None,
     ) -> TreeFileSystem:
-        options = VfsOptions(read_only=read_only, allow_delete=allow_delete)
+        options = VfsOptions(read_only=read_only, allow_delete=allow_delete, views=views)
         made.append(mount_tree(f"{url}{at}", options=options))
         return made[-1]
 
@@ -233,6 +237,53 @@ def test_a_view_a_chunk_and_the_directory_of_chunks_are_only_hidden(
     fs.refresh(f"/{N}")
     assert listing(fs, f"{N}/v").keys() == shown.keys()
     assert len(listing(fs, f"{N}/v/chunks")) == 4
+
+
+@pytest.mark.parametrize("views", [None, frozenset({"copy"})])
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("info.json", b'"title": "t"', b'"title": "u"'),
+        ("v/values.raw", np.float32(2).tobytes(), np.float32(7).tobytes()),
+    ],
+)
+def test_a_removed_file_that_is_made_again_is_written(
+    mount: Mount, name: str, old: bytes, new: bytes, views: frozenset[str] | None
+) -> None:
+    """SEMANTICS W14."""
+    fs = mount(views=views)
+    before = read(fs, f"{N}/{name}")
+    rm(fs, f"{N}/{name}")
+    write(fs, f"{N}/{name}", before.replace(old, new))
+    assert new in read(fs, f"{N}/{name}")
+    above, _, base = f"{N}/{name}".rpartition("/")
+    assert base in listing(fs, above)
+    fs.close()
+    assert new in read(mount(), f"{N}/{name}")
+
+
+def test_a_removed_chunk_that_is_made_again_is_written(fs: TreeFileSystem, store: ZMap) -> None:
+    """SEMANTICS W14."""
+    new = np.array([9], dtype="f4").tobytes()
+    for number in range(4):
+        rm(fs, f"{N}/v/chunks/{number}")
+    write(fs, f"{N}/v/chunks/2", new)
+    assert list(listing(fs, f"{N}/v/chunks")) == ["2"]
+    assert read(fs, f"{N}/v/chunks/2") == new
+    fs.sync()
+    assert store.read(parse_key("d/n.zarr/v/2")) is not None
+    assert read(fs, f"{N}/v/values.raw") == np.array([0, 1, 9, 3], dtype="f4").tobytes()
+
+
+def test_a_removed_file_that_cannot_be_written_is_not_made_again(fs: TreeFileSystem) -> None:
+    """SEMANTICS W14."""
+    for name in ("v/v.nc", "v/chunks/1"):
+        rm(fs, f"{N}/{name}")
+    for name in ("v/v.nc", "v/chunks/4", "v/other"):
+        with pytest.raises(NotPermitted):
+            write(fs, f"{N}/{name}", b"x")
+        assert not exists(fs, f"{N}/{name}")
+    assert not exists(fs, f"{N}/v/chunks/1")
 
 
 def test_what_is_hidden_is_shown_by_the_next_mount(mount: Mount) -> None:

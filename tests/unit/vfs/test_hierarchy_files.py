@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -161,6 +162,17 @@ def test_attributes_and_new_members_are_written_to_an_old_one(fs: TreeFileSystem
     assert read(fs, f"{D}/attributes/title") == b"u\n"
     assert from_store(f"{url}/d.zarr").node == node
     assert read(fs, f"{D}/v/values.raw") == np.arange(4, dtype="i4").tobytes()
+
+
+def test_one_that_is_removed_to_be_replaced_is_written(url: str, store: ZMap) -> None:
+    """SEMANTICS W14."""
+    fs = mount_tree(url, None, VfsOptions(read_only=False, allow_delete=True))
+    node = shown(fs, D)
+    fs.unlink(find(fs, D).ino, b"zom.json")
+    write(fs, f"{D}/zom.json", text(replace(node, attributes={"title": "u"})))
+    assert shown(fs, D) == from_store(f"{url}/d.zarr").node
+    assert read(fs, f"{D}/attributes/title") == b"u\n"
+    fs.close()
 
 
 def test_what_is_refused_changes_nothing_and_is_a_problem(
