@@ -253,6 +253,9 @@ def _check_new(
 ) -> None:
     """Raise BadValue if new dependent arrays cannot be read, or are in the way of others.
 
+    Those that are stored may have no fill value; a new one is a valid document by itself (Zarr v3.1
+    core specification, "Fill value").
+
     Parameters
     ----------
     changed : the primary as it is read with them.
@@ -262,6 +265,9 @@ def _check_new(
         known = set(primary.problems)
         why = next((each for each in changed.problems if each not in known), "it cannot be read")
         raise BadValue(why)
+    for name in names:
+        if found[name].array.fill_value is None and primary.array.fill_value is not None:
+            raise BadValue(f"/{found[name].path}: fill_value is null, and an array has one")
     ours = {each.path for name in names for each in family(found[name])}
     arrays = list(family(changed))
     if not shares_keys:

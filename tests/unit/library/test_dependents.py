@@ -330,6 +330,7 @@ def test_problems_of_each_document_are_checked(
         ("twin", "{}", "has chunks of the same keys, such as c/0/0"),
         ("a/b", DOT, "contains a slash"),
         ("bad", '{"shape": [1]}', "chunk_shape has 2 dimensions"),
+        ("bad", json.dumps(json.loads(DOT) | {"fill_value": None}), "fill_value is null"),
         ("bad", "[]", "not an object"),
         ("bad", "{", "JSON"),
     ],
@@ -348,6 +349,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"mask": json.loads(DOT), "other": json.loads(DOT)}, "/v/(mask|other) has chunks of the same"),
     ({"a/b": json.loads(DOT)}, "contains a slash"),
     ({"bad": {"shape": [1]}}, "chunk_shape has 2 dimensions"),
+    ({"bad": json.loads(DOT) | {"fill_value": None}}, "fill_value is null"),
     ({"bad": []}, "not an object"),
     ("mask", "not an object"),
 ]
