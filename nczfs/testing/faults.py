@@ -105,6 +105,9 @@ class Faulty(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._pages("search", prefix, self._zmap.search(prefix))
 
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        return self._pages("search", prefix, self._zmap.prefixes(prefix))
+
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._pages("list", prefix, self._zmap.list(prefix))
 

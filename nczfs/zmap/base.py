@@ -381,6 +381,14 @@ class ZMap(Exchanging, ABC):
         a key are left out. The order is arbitrary; pages are fetched as the iterator advances.
         """
 
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        """Yield the names of the prefixes right below a prefix, and perhaps of some without keys.
+
+        This is for those who look into each of them anyway: a store of directories need not look
+        first. Otherwise as `search`.
+        """
+        return (entry.name for entry in self.search(prefix) if entry.is_prefix)
+
     @abstractmethod
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         """Yield every object below a prefix at any depth, page by page, in arbitrary order."""

@@ -90,6 +90,9 @@ class Wrapper(ZMap):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._zmap.search(prefix)
 
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        return self._zmap.prefixes(prefix)
+
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return self._zmap.list(prefix)
 
@@ -223,6 +226,9 @@ class Prefixed(Wrapper):
         for entry in self._zmap.search(self._outer_prefix(prefix)):
             yield entry._replace(stat=self._inner(entry.stat)) if entry.stat else entry
 
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        return self._zmap.prefixes(self._outer_prefix(prefix))
+
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return map(self._inner, self._zmap.list(self._outer_prefix(prefix)))
 
@@ -346,6 +352,10 @@ class Metered(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         self._searches.inc()
         return self._zmap.search(prefix)
+
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        self._searches.inc()
+        return self._zmap.prefixes(prefix)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         self._lists.inc()

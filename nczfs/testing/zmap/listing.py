@@ -7,7 +7,7 @@ import pytest
 from nczfs.errors import ObjectExists
 from nczfs.testing.zmap.base import Populate, StoreTests
 from nczfs.testing.zmap.samples import DATA, ODD_KEYS, K, entry_of, searched
-from nczfs.zmap.keys import ROOT, Key, Prefix, parse_key, parse_prefix
+from nczfs.zmap.keys import ROOT, Key, Prefix, join, parse_key, parse_prefix
 
 
 class ListingTests(StoreTests):
@@ -38,6 +38,18 @@ class ListingTests(StoreTests):
             "deep": (None, True),
         }
         assert searched(zmap, "a/deep") == {"er": (None, True)}
+
+    def test_prefixes_are_those_of_a_search_and_others_without_keys(
+        self, populate: Populate
+    ) -> None:
+        zmap = populate({"a/x": DATA, "a/deep/er/0": b"1", "ab/0": b"", "a.b": b"7"})
+        for prefix in ("", "a", "a/deep", "a/deep/er", "absent", "a.b"):
+            shown = {e.name for e in zmap.search(parse_prefix(prefix)) if e.is_prefix}
+            found = list(zmap.prefixes(parse_prefix(prefix)))
+            assert len(found) == len(set(found))
+            assert shown <= set(found)
+            for name in shown.symmetric_difference(found):
+                assert list(zmap.list(parse_prefix(join(prefix, name)))) == []
 
     def test_search_below_what_has_no_keys_gives_nothing(self, populate: Populate) -> None:
         zmap = populate({K: DATA, "gro": b""})

@@ -36,7 +36,13 @@ class RootedDirectory:
 
     def open_directory(self, path: str, flags: int = os.O_RDONLY) -> int:
         """Open a descriptor of a directory below the root; `flags` may be ``O_PATH``."""
-        fd = os.open(path or ".", flags | DIRECTORY, dir_fd=self.fd)
+        if "/" not in path:
+            try:  # a name right below the root that is no link leads nowhere else
+                return os.open(path or ".", flags | DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd)
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+        fd = os.open(path, flags | DIRECTORY, dir_fd=self.fd)
         return self._inside(fd, path)
 
     @contextlib.contextmanager

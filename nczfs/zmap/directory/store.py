@@ -243,6 +243,11 @@ class DirectoryZMap(ZMap, Securing):
                 ):
                     yield Entry(key.rpartition("/")[2], None, is_prefix=True)
 
+    def prefixes(self, prefix: Prefix) -> Iterator[str]:
+        with self._asking(prefix):
+            for key in self._walker.directories(prefix):
+                yield key.rpartition("/")[2]
+
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         with self._asking(prefix):
             for key, status in self._walker.files(prefix):

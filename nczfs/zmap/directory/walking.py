@@ -6,8 +6,8 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from nczfs.errors import StoreError
 from nczfs.zmap.directory.leftovers import Leftovers
@@ -20,6 +20,8 @@ WAYS_MAX: Final = 64  # to one directory, through links
 LINKS_MAX: Final = 3
 """Links to directories in one key that listings show. With two links in each of forty
 directories, a program that goes through all directories (`ls -R`) would never end."""
+
+T = TypeVar("T")
 
 _OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # not of an entry
 
@@ -45,6 +47,15 @@ class Walker:
         A missing directory yields nothing. Entries that cannot be examined are left out, unless
         there are no others.
         """
+        return self._examined(prefix, lambda entry: entry.stat(follow_symlinks=False))
+
+    def _examined(
+        self, prefix: str, examine: Callable[[os.DirEntry[str]], T]
+    ) -> Iterator[tuple[Key, T | os.stat_result, bool]]:
+        """Yield the same with something else than the status of an entry that is no link.
+
+        The kind of such an entry comes with its name; a status takes a system call.
+        """
         try:
             dir_fd = self._root.open_directory(prefix)
         except OutsideRoot:
@@ -65,9 +76,7 @@ class Walker:
                     try:
                         is_link = entry.is_symlink()
                         status = (
-                            self._root.linked(entry.name, dir_fd)
-                            if is_link
-                            else entry.stat(follow_symlinks=False)
+                            self._root.linked(entry.name, dir_fd) if is_link else examine(entry)
                         )
                     except OSError as error:
                         # Removed meanwhile, or a link that leads nowhere or outside.
@@ -88,6 +97,18 @@ class Walker:
             leave_out(f"{self._name}/{prefix}", len(failed), str(failed[0].strerror))
         if swept:
             self._leftovers.prune(prefix)
+
+    def directories(self, prefix: str) -> Iterator[Key]:
+        """Yield the directories in a directory that listings show if there are files in them."""
+        for key, found, is_link in self._examined(prefix, _is_directory):
+            if isinstance(found, bool):
+                is_shown = found
+            else:
+                is_shown = stat.S_ISDIR(found.st_mode) and self.is_shown(
+                    found, key, is_link=is_link
+                )
+            if is_shown:
+                yield key
 
     def files(self, prefix: str) -> Iterator[tuple[Key, os.stat_result]]:
         """Yield all regular files below a directory.
@@ -120,8 +141,8 @@ class Walker:
         waiting = [prefix]
         try:
             while waiting:
-                for key, status, _ in self.children(waiting.pop()):
-                    if stat.S_ISREG(status.st_mode):
+                for key, status, _ in self._examined(waiting.pop(), _status_of_others):
+                    if status is None or stat.S_ISREG(status.st_mode):
                         return True
                     place = status.st_dev, status.st_ino
                     if stat.S_ISDIR(status.st_mode) and place not in seen:
@@ -161,6 +182,15 @@ class Walker:
             if (above.st_dev, above.st_ino) == (status.st_dev, status.st_ino):
                 return True
         return False
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _status_of_others(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Return the status of what is no regular file."""
+    return None if entry.is_file(follow_symlinks=False) else entry.stat(follow_symlinks=False)
 
 
 def _fits(key: Key) -> bool:

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,30 @@ def test_directories_without_keys_are_not_shown(zmap: DirectoryZMap, root: Path)
     (root / "empty/er").mkdir(parents=True)
     zmap.write(Key("full/er/x"), b"")
     assert names_in(zmap) == ["full"]
+
+
+def test_what_may_be_a_prefix_is_found_without_a_look_into_it(
+    zmap: DirectoryZMap, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "empty/er").mkdir(parents=True)
+    zmap.write(Key("full/er/x"), b"")
+    zmap.write(Key("object"), b"")
+    (root / "linked").symlink_to("full")
+    (root / "file").symlink_to("object")
+    (root / "loop").symlink_to(".")
+    (root / "outside").symlink_to("..")
+    looks: list[int] = []
+    scan = os.scandir
+
+    def counted(directory: int) -> Any:
+        looks.append(directory)
+        return scan(directory)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert sorted(zmap.prefixes(ROOT)) == ["empty", "full", "linked"]
+    assert sorted(zmap.prefixes(Prefix("full"))) == ["er"]
+    assert list(zmap.prefixes(Prefix("none"))) == []
+    assert len(looks) == 2
 
 
 def test_names_that_are_not_utf8_are_keys(zmap: DirectoryZMap, root: Path) -> None:
