@@ -233,9 +233,12 @@ class ChunkCache:
         This is for memory that is in use in any case; chunks make room for it as far as they can.
         """
         with self._lock:
-            self._make_room(nbytes)
+            is_full = self._used + nbytes > self.limit_bytes - self._tier.queue_bytes
+            if is_full:
+                self._make_room(nbytes)
             self._used += nbytes
-        self._tier.flush()
+        if is_full:
+            self._tier.flush()
 
     def unreserve(self, nbytes: int) -> None:
         """Give back what `try_reserve` took."""

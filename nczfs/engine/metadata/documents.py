@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from nczfs.engine.metadata.knownversions import Inquiry, KnownVersion, KnownVersions
 from nczfs.engine.metadata.ledger import Ledger, Shelf
@@ -42,8 +42,7 @@ LEDGER_SHARE: Final = 4  # metadata may take up to a quarter of the memory
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The answer to one request: the bytes of an object, or that it is absent."""
 
     data: bytes | None
@@ -141,10 +140,11 @@ class MetadataCache:
         for key, why in islice(self.zmap.broken(prefix), BROKEN_KEYS_MAX):
             if isinstance(node, Variable) or "/" not in key[start:]:
                 problems.add(f"{key}: {why}")
-        return replace(node, problems=(*node.problems, *problems.as_tuple()))
+        found = problems.as_tuple()
+        return replace(node, problems=(*node.problems, *found)) if found else node
 
     def fetch(self, bytes_max: Mapping[Key, int], level: Prefix | None = None) -> None:
-        """Request several documents at once, if a request is a round trip.
+        """Request several documents of a far store at once.
 
         A failure is left to the `get` that needs the document.
 
@@ -153,8 +153,6 @@ class MetadataCache:
         bytes_max : by the keys of the documents.
         level : a prefix whose names are needed as well, as far as they come with one request.
         """
-        if not self.far:
-            return
 
         def ask(key: Key) -> None:
             with FETCHING.visit(), suppress(NczfsError):
@@ -273,9 +271,16 @@ class MetadataCache:
 
     def names_at_hand(self, prefix: Prefix) -> list[str]:
         """Return the names of the prefixes below one; of a far store, as far as they are known."""
-        if self.far:
-            return self.known_names(prefix)
+        return self.known_names(prefix) if self.far else self.prefix_names(prefix)
+
+    def prefix_names(self, prefix: Prefix) -> list[str]:
+        """Return the names of the prefixes below one."""
         return [entry.name for entry in self.entries(prefix) if entry.is_prefix]
+
+    def possible_names(self, prefix: Prefix) -> list[str]:
+        """Return the names of the prefixes below one, and perhaps of some without keys."""
+        is_known = self.far or self._listings.is_known(prefix)
+        return self.prefix_names(prefix) if is_known else list(self.zmap.prefixes(prefix))
 
     def known_names(self, prefix: Prefix) -> list[str]:
         """Return the known names of the prefixes below one. Makes no request."""
@@ -317,7 +322,6 @@ class MetadataCache:
     def _requested(self, inquiry: Inquiry, bytes_max: int, name: str | None) -> Document:
         """Return a document as the store has it. Parameters and errors are those of `get`."""
         key, asked_at = inquiry.key, self._clock()
-        place = f"{self.zmap.name}/{key}"
         try:
             usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
             blob = self.zmap.read(key, 0, usual)
@@ -328,12 +332,13 @@ class MetadataCache:
             self._keep(inquiry, KnownVersion(ABSENT, None, asked_at), None)
             return Document(None, ABSENT, None, asked_at)
         except CorruptStore as error:
+            place = f"{self.zmap.name}/{key}"
             raise BadMetadata(
                 f"{name or place}: {str(error).removeprefix(f'{place}: ')}"
             ) from error
         if blob.object_size > bytes_max:
             raise BadMetadata(
-                f"{name or place}: a document of {blob.object_size} bytes "
+                f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
                 f"is not read (limit {bytes_max})"
             )
         data = bytes(blob.data)
@@ -365,7 +370,7 @@ class MetadataCache:
         try:
             if self.zmap.stat(key).version != answer.version:
                 return None
-            confirmed = replace(answer, checked_at=asked_at)
+            confirmed = answer._replace(checked_at=asked_at)
             self._answers.take(inquiry, confirmed)
         except NoSuchObject:
             return None
@@ -400,7 +405,11 @@ class StoreDocuments:
         self.used: dict[Key, Version] = {}
         self.mtime_ns: int | None = None
         self.nbytes = 0
-        self.place = "/".join(part for part in (cache.zmap.name, root) if part)
+
+    @property
+    def place(self) -> str:
+        """The URL of the dataset, for messages."""
+        return "/".join(filter(None, (self._cache.zmap.name, self._root)))
 
     def get(self, key: str) -> bytes | None:
         full = join(self._root, key)
@@ -447,12 +456,16 @@ class StoreDocuments:
         return node
 
     def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
-        """Request several documents at once; `get` then answers from the results.
+        """Request several documents at once, if a request is a round trip.
+
+        `get` then answers from the results.
 
         Parameters
         ----------
         level : request the names at the root, too, if they come with one request.
         """
+        if not self._cache.far:
+            return
         bytes_max = {join(self._root, key): FORMATS.bytes_max(self._options, key) for key in keys}
         self._cache.fetch(bytes_max, self._root if level else None)
 

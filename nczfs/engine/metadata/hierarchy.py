@@ -168,16 +168,19 @@ class Hierarchy:
         node = None if known is None else self.edits.applied(path, known.node)
         return self.node(path) if node is None else node
 
-    def names(self, path: str) -> list[str]:
-        """Return the possible names of members, listed or declared by the node, or in the store."""
+    def names(self, path: str, *, are_loaded: bool = False) -> list[str]:
+        """Return the possible names of members, listed or declared by the node, or in the store.
+
+        With `are_loaded`, the caller loads each of them, and sees which are none.
+        """
         node = self.node(path)
         if isinstance(node, Variable):
             return [each.name for each in node.dependents]
         if node.arrays is not None or node.groups is not None:
             return [*(node.arrays or ()), *(node.groups or ())]
         prefix = self.prefix(path)
-        stored = {entry.name for entry in self._metadata.entries(prefix) if entry.is_prefix}
-        return sorted(stored.union(self.edits.created_below(path)))
+        look = self._metadata.possible_names if are_loaded else self._metadata.prefix_names
+        return sorted({*look(prefix), *self.edits.created_below(path)})
 
     def has_member(self, path: str, name: str) -> bool:
         """Return whether a node may have a member of that name, without requesting the member."""
@@ -206,7 +209,7 @@ class Hierarchy:
         header = self.node(path)
         if not isinstance(header, GroupHeader):
             return self._loaded_members(path, self.names(path))
-        names = self._documented_names(header) if documented else self.names(path)
+        names = self._documented_names(header) if documented else self.names(path, are_loaded=True)
         self._fetch_all([header], {path: names})
         return self._loaded_members(path, names)
 
@@ -346,7 +349,7 @@ class Hierarchy:
         path = header.path
         documented = self.format.names_below(path, self.documents())
         if documented is None or header.arrays is not None or header.groups is not None:
-            return self.names(path)
+            return self.names(path, are_loaded=True)
         listed = self._metadata.known_names(self.prefix(path))
         return sorted({*documented, *listed, *self.edits.created_below(path)})
 
@@ -380,8 +383,7 @@ class Hierarchy:
 
     def forget(self, path: str) -> None:
         """Read a node and all below it anew, from documents that may be in memory."""
-        for known in [known for known in self._nodes if is_within(known, path)]:
-            self._nodes.pop(known)
+        self._nodes.discard([known for known in self._nodes if is_within(known, path)])
 
     def ask_again(self, keys: Iterable[str] | None = None) -> None:
         """Forget some documents; None: all documents and listings."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within
 
 
-@dataclass(frozen=True, slots=True)
-class KnownVersion:
+class KnownVersion(NamedTuple):
     """The version of an object, or its absence, without its bytes."""
 
     version: Version
@@ -89,8 +88,7 @@ class KnownVersions:
         """Forget what is known of all documents at or below a prefix."""
         with self._lock:
             self._outdate(lambda asked: is_within(asked, prefix))
-            for key in [key for key in self._known if is_within(key, prefix)]:
-                self._known.pop(key)
+            self._known.discard([key for key in self._known if is_within(key, prefix)])
 
     def _outdate(self, is_meant: Callable[[Key], bool]) -> None:
         for inquiry in self._under_way:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 K = TypeVar("K")
@@ -44,24 +44,49 @@ class Ledger:
         large = self._large.nbytes if self._large is not None else 0
         return self._small.nbytes + self._others.nbytes + large
 
-    def _change(self, change: Callable[[], None]) -> None:
+    def _exchange(
+        self, entries: dict[Any, _Entry], key: object, new: _Entry | None
+    ) -> _Entry | None:
+        """Put an entry of a shelf in the place of another one; None: there is none."""
         with self._lock:
-            before = self.used_bytes
-            change()
-            after = self.used_bytes
-        if after != before:
-            self._claim(after - before)
+            more = 0
+            known = entries.pop(key, None)
+            if known is not None:
+                self._remove(known)
+                more -= known.nbytes
+            if new is not None:
+                entries[key] = new
+                more += self._add(new)
+        if more:
+            self._claim(more)
+        return known
 
-    def _add(self, entry: _Entry) -> None:
+    def _discard(self, entries: dict[Any, _Entry], keys: Iterable[object]) -> None:
+        """Remove entries of a shelf, some of which may be gone."""
+        freed = 0
+        with self._lock:
+            for key in keys:
+                known = entries.pop(key, None)
+                if known is not None:
+                    self._remove(known)
+                    freed += known.nbytes
+        if freed:
+            self._claim(-freed)
+
+    def _add(self, entry: _Entry) -> int:
+        """Add an entry, and return how many bytes more than before are used then."""
+        more = entry.nbytes
         if entry.nbytes > self.limit_bytes // 2:
             if self._large is not None:
                 self._large.leave()
+                more -= self._large.nbytes
             self._large = entry
-            return
+            return more
         self._queue_of(entry).add(entry)
         while self._small.nbytes + self._others.nbytes > self.limit_bytes:
             is_even = self._small.nbytes > self.limit_bytes // 2 or not self._others.entries
-            (self._small if is_even else self._others).evict(entry)
+            more -= (self._small if is_even else self._others).evict(entry)
+        return more
 
     def _remove(self, entry: _Entry) -> None:
         if entry is self._large:
@@ -89,15 +114,21 @@ class _Queue:
         del self.entries[entry]
         self.nbytes -= entry.nbytes
 
-    def evict(self, new: _Entry) -> None:
-        """Evict the first entry, or give it a second round; `new` is the entry that needs room."""
+    def evict(self, new: _Entry) -> int:
+        """Evict the first entry, or give it a second round. Return the bytes that are free then.
+
+        Parameters
+        ----------
+        new : the entry that needs room.
+        """
         oldest = next(iter(self.entries))
         self.remove(oldest)
         if oldest is new or oldest.is_used:
             oldest.is_used = False
             self.add(oldest)
-        else:
-            oldest.leave()
+            return 0
+        oldest.leave()
+        return oldest.nbytes
 
 
 class _Entry:
@@ -141,16 +172,7 @@ class Shelf(Generic[K, V]):
         ----------
         nbytes : of memory that the value takes.
         """
-        entry = _Entry(self, key, value, nbytes + ENTRY_BYTES)
-
-        def change() -> None:
-            known = self._entries.pop(key, None)
-            if known is not None:
-                self._ledger._remove(known)
-            self._entries[key] = entry
-            self._ledger._add(entry)
-
-        self._ledger._change(change)
+        self._ledger._exchange(self._entries, key, _Entry(self, key, value, nbytes + ENTRY_BYTES))
 
     def grow(self, key: K, nbytes: int) -> None:
         """Note that the memory of a value has changed."""
@@ -162,18 +184,13 @@ class Shelf(Generic[K, V]):
         """Remove a value and return it."""
         if key not in self._entries:
             return None
-        found: list[_Entry] = []
+        found = self._ledger._exchange(self._entries, key, None)
+        return None if found is None else found.value  # type: ignore[return-value]  # of this shelf
 
-        def change() -> None:
-            known = self._entries.pop(key, None)
-            if known is not None:
-                self._ledger._remove(known)
-                found.append(known)
-
-        self._ledger._change(change)
-        return found[0].value if found else None  # type: ignore[return-value]  # of this shelf
+    def discard(self, keys: Iterable[K]) -> None:
+        """Remove the values of some keys."""
+        self._ledger._discard(self._entries, keys)
 
     def clear(self) -> None:
         """Remove all values."""
-        for key in self:
-            self.pop(key)
+        self.discard(self)

@@ -100,6 +100,11 @@ class Listings:
         entry = listing.entries.get(name)
         return listing.is_whole or entry is not None, entry
 
+    def is_known(self, prefix: Prefix) -> bool:
+        """Return whether all names below a prefix are known. Makes no request."""
+        listing = self._fresh(prefix)
+        return listing is not None and listing.is_whole
+
     def known_names(self, prefix: Prefix) -> list[str]:
         """Return the known names of the prefixes below one. Makes no request."""
         listing = self._fresh(prefix)
@@ -178,8 +183,7 @@ class Listings:
     def forget(self, prefix: Prefix) -> None:
         """Forget the names below a prefix, and its own."""
         below = f"{prefix}/" if prefix else ""
-        for listed in [p for p in self._listings if p == prefix or p.startswith(below)]:
-            self._listings.pop(listed)
+        self._listings.discard([p for p in self._listings if p == prefix or p.startswith(below)])
         if prefix:
             self._listings.pop(Prefix(prefix.rpartition("/")[0]))
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 LARGE_BYTES: Final = 1 << 20
@@ -17,26 +16,31 @@ class Turns:
     def __init__(self, count: int = TURNS) -> None:
         self._free = threading.Semaphore(count)
 
-    @contextmanager
-    def visit(self) -> Iterator[None]:
+    def visit(self) -> AbstractContextManager[None]:
         """Let the first `take` of this thread in the block wait for a turn, which ends with it.
 
         A visit within another one is part of it.
         """
-        if _current.turns is not None:
-            yield
-            return
-        _current.turns = self
-        try:
-            yield
-        finally:
-            if _current.has_turn:
-                self._free.release()
-            _current.turns, _current.has_turn = None, False
+        return nullcontext() if _current.turns is not None else _Visit(self)
 
     def _take(self) -> None:
         self._free.acquire()
         _current.has_turn = True
+
+
+class _Visit:
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def __enter__(self) -> None:
+        _current.turns = self._turns
+
+    def __exit__(self, *error: object) -> None:
+        if _current.has_turn:
+            self._turns._free.release()
+        _current.turns, _current.has_turn = None, False
 
 
 class _Current(threading.local):

@@ -54,6 +54,9 @@ def test_the_budget_that_it_is_a_part_of_hears_of_every_byte(
     for number in range(30):
         shelf.put(str(number % 17), number, STEP)
     shelf.pop("3")
+    shelf.discard(["5", "gone", "6"])
+    assert sum(claims) == ledger.used_bytes
+    assert (shelf.get("5"), shelf.get("6")) == (None, None)
     shelf.clear()
     assert sum(claims) == ledger.used_bytes == 0
     assert max(claims) == STEP + ENTRY_BYTES
