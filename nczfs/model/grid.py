@@ -307,7 +307,7 @@ class RegularGrid(ChunkGrid):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
+        return tuple([-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True)])
 
     def origin(self, chunk: ChunkIndex) -> tuple[int, ...]:
         return tuple([i * c for i, c in zip(chunk, self.chunk_shape, strict=True)])

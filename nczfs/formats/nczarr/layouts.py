@@ -213,8 +213,9 @@ def layout_at(layout: NczarrLayout, node: NodeDocuments, what: str) -> NczarrLay
         return layout
     for known in (layout, *MEMBER_LAYOUTS):
         name: str = getattr(known, what)
-        if any(name in holder for holder in _holders(known, node, is_types=what == "types")):
-            return known
+        for holder in _holders(known, node, is_types=what == "types"):
+            if name in holder:
+                return known
     return None
 
 

@@ -83,7 +83,7 @@ def read_array(
         fill if dialect.own_fill else exact_default(fill, dtype),
         CodecChain(
             2,
-            tuple(_true_element_size(codec, dtype) for codec in codecs),
+            tuple([_true_element_size(codec, dtype) for codec in codecs]),
             _order(document, where),
             compressed=compressor is not None,
         ),
@@ -130,7 +130,7 @@ def _chunk_shape(chunks: tuple[int, ...], shape: tuple[int, ...], where: str) ->
         # Old writers give a dimension of length 0 chunks of length 0.
         if chunk == 0 and length != 0:
             raise BadMetadata(f"{where}: chunks: length 0 in a dimension of length {length}")
-    return tuple(max(1, chunk) for chunk in chunks)
+    return tuple([max(1, chunk) for chunk in chunks])
 
 
 def _filters(value: Json, where: str) -> tuple[CodecSpec, ...]:

@@ -27,6 +27,10 @@ from nczfs.model.hierarchy import Json
 # NC_FILL_FLOAT and NC_FILL_DOUBLE as netcdf-c prints them, with six digits. The chunks hold the
 # exact value, so the printed one would equal no element.
 PRINTED_DEFAULT_FILL = 9.96921e36
+_PRINTED = {
+    NcType.FLOAT: float(np.float32(PRINTED_DEFAULT_FILL)),
+    NcType.DOUBLE: PRINTED_DEFAULT_FILL,
+}
 
 
 class _Unfit(Exception):
@@ -77,10 +81,9 @@ def exact_default(fill: object, dtype: DataType) -> object:
     This is for arrays without a ``_FillValue`` attribute: with one, a user chose the printed
     number.
     """
-    if dtype.nc_type not in (NcType.FLOAT, NcType.DOUBLE) or not isinstance(fill, float):
-        return fill
-    if fill == rounded(PRINTED_DEFAULT_FILL, dtype.native):
-        return DEFAULT_FILL[dtype.nc_type]
+    nc_type = dtype.nc_type
+    if nc_type in _PRINTED and isinstance(fill, float) and fill == _PRINTED[nc_type]:
+        return DEFAULT_FILL[nc_type]
     return fill
 
 

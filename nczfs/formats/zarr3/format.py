@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from functools import partial as later
 from types import MappingProxyType
 
@@ -199,12 +200,11 @@ class Zarr3Format(MetadataFormat):
         group = parent_of(node.path) if node.path else None
         variable = self._described(node, node.path, group, documents)
         dependents = self._dependents(node, node.path, group, documents, Allowance())
-        return replace(
-            variable,
-            dependents=dependents,
-            problems=node.problems.as_tuple(),
-            omissions=node.problems.omissions,
-        )
+        problems = node.problems.as_tuple()
+        if not dependents and not problems:
+            return variable
+        omissions = node.problems.omissions
+        return replace(variable, dependents=dependents, problems=problems, omissions=omissions)
 
     def _described(
         self,
@@ -326,18 +326,8 @@ class Zarr3Format(MetadataFormat):
         found = by_name(names, place, _none_declared, node.problems, member)
         if group is None:
             return found
-        return tuple(self._as_declared(dimension, documents) for dimension in found)
-
-    def _as_declared(self, dimension: Dimension, documents: Documents) -> Dimension:
-        """Return a dimension as the nearest group that says it is unlimited has it."""
-        if dimension.anonymous:
-            return dimension
-        group = dimension.group
-        while dimension.name not in self._unlimited(group, documents):
-            if not group:
-                return dimension
-            group = parent_of(group)
-        return replace(dimension, unlimited=True, group=group)
+        unlimited = cache(lambda group: self._unlimited(group, documents))
+        return tuple([_as_declared(dimension, unlimited) for dimension in found])
 
     def _unlimited(self, path: str, documents: Documents) -> frozenset[str]:
         """Return the names of the unlimited dimensions of a group; none if it is broken."""
@@ -359,6 +349,23 @@ class Zarr3Format(MetadataFormat):
 
 
 _NOTE = "value"
+
+
+def _as_declared(dimension: Dimension, unlimited: Callable[[str], Collection[str]]) -> Dimension:
+    """Return a dimension as the nearest group that says it is unlimited has it.
+
+    Parameters
+    ----------
+    unlimited : returns the names of the unlimited dimensions of a group.
+    """
+    if dimension.anonymous:
+        return dimension
+    group = dimension.group
+    while dimension.name not in unlimited(group):
+        if not group:
+            return dimension
+        group = parent_of(group)
+    return replace(dimension, unlimited=True, group=group)
 
 
 def _encoded(node: Node) -> Encoding:
