@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 import resource
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mounts import Served, served
+from tests.support.mounts import NCZFS, Served, served
 from tests.support.neighbour import cpu_s
 from tests.support.pouring import Pour, endless, head, pouring
 from tests.support.scripted import Reply, serving
@@ -24,7 +23,7 @@ from tests.support.scripted import Reply, serving
 GROWTH_MAX_MIB = 300
 HEAVY = 8
 WAITED_CPU_S = 5.0  # of the daemon: far below what was seen, whatever the machine does besides
-MOUNT = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground", "--no-sign-request"]
+MOUNT = [*NCZFS, "mount", "--foreground", "--no-sign-request"]
 CHUNKED = "Transfer-Encoding: chunked"
 HTML = "Content-Type: text/html"
 

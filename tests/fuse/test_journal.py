@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from nczfs.library.opening import open_url
+from tests.support.looking import mounting_of
 from tests.support.mounts import Served, nczfs, served
 from tests.support.settled import settled
 
@@ -36,8 +36,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def command(store: Path, spool: Path, *options: str) -> list[str]:
-    words = ["mount", "--foreground", "--spool-dir", str(spool), *options, str(store)]
-    return [sys.executable, "-m", "nczfs.cli.main", *words]
+    return mounting_of(store, "--spool-dir", str(spool), *options)
 
 
 def kill(mount: Served) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support import mounts
 from tests.support.confirmed import Writer, working_until_they_fail
+from tests.support.looking import mounting_of
 from tests.support.mounts import served
 from tests.support.places import DATASET, SHARDED, Place, requested_place
 from tests.support.sample import Values
@@ -109,8 +109,7 @@ def test_what_write_returned_for_is_there_after_a_kill(
     place.make_dataset({"v": (np.zeros(LENGTH), (64,))})
     place.make_shards(np.zeros(LENGTH), (16,), (32,))
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
-    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground", "-o", "journal"]
-    command += ["--spool-dir", str(spool), place.url]
+    command = mounting_of(place.url, "--spool-dir", str(spool), "-o", "journal")
     lines = LineWriter(mountpoint / "objects/log")
     numbers = NumberWriter(mountpoint / "datasets" / DATASET / "v/values.raw")
     in_shards = NumberWriter(mountpoint / "datasets" / SHARDED / "v/values.raw")

@@ -11,7 +11,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -22,7 +21,7 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.support.looking import store_served
+from tests.support.looking import mounting_of, store_served
 from tests.support.mounts import mounted, nczfs, served
 from tests.support.outliving import write_after_close
 from tests.support.refusing import small_disk
@@ -375,8 +374,7 @@ def test_many_writers_at_once(objects: Path, store: Path) -> None:
 def test_what_was_closed_or_synced_survives_the_daemon(store: Path, tmp_path: Path) -> None:
     """SEMANTICS O6."""
     for trial in range(3):
-        command = [sys.executable, "-m", "nczfs.cli.main", "mount", "-f"]
-        command += ["--spool-dir", str(tmp_path / "spool"), str(store)]
+        command = mounting_of(store, "--spool-dir", str(tmp_path / "spool"))
         with served(command, exit_codes=None) as mount:
             objects = mount.path / "objects"
             (objects / f"closed{trial}").write_bytes(b"closed" * 1000)

@@ -16,7 +16,8 @@ import pytest
 from nczfs.cli.main import main
 from nczfs.library.opening import open_url
 from nczfs.tools import recovery
-from tests.support.mounts import Served, nczfs, served
+from tests.support.looking import mounting_of
+from tests.support.mounts import NCZFS, Served, nczfs, served
 from tests.support.refusing import small_disk
 
 VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
@@ -38,8 +39,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def command(store: Path, spool: Path, *options: str) -> list[str]:
-    words = ["mount", "--foreground", "--spool-dir", str(spool), *options, str(store)]
-    return [sys.executable, "-m", "nczfs.cli.main", *words]
+    return mounting_of(store, "--spool-dir", str(spool), *options)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def test_a_file_has_its_own_bytes_alone_wherever_keeping_it_was_interrupted(
         store, spool = tmp_path / f"store{step}", tmp_path / f"spool{step}"
         store.mkdir()
         (store / "a").write_bytes(b"as it was")
-        words = command(store, spool, "-o", "journal")[3:]
+        words = command(store, spool, "-o", "journal")[len(NCZFS) :]
         with served(
             [sys.executable, "-c", KILLS_ITSELF, str(step), *words], exit_codes=None
         ) as mount:

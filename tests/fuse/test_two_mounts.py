@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import nczfs
 from nczfs.testing.datasets import put_json
 from nczfs.zmap.registry import open_store
 from tests.support.confirmed import ElementWriter, Writer, take_turns, working_until_they_fail
+from tests.support.looking import mounting_of
 from tests.support.mounts import Served, served
 from tests.support.places import DATASET, Place, bucket_of, directory_at, requested_place
 from tests.support.servers import Faults, S3Server
@@ -139,8 +139,7 @@ def test_the_other_mount_takes_over_from_one_that_was_killed(
     place = bucket_of(swift)
     place.make_dataset({"v": (VALUES, CHUNKS)})
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
-    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
-    command += ["--spool-dir", str(spool), place.url]
+    command = mounting_of(place.url, "--spool-dir", str(spool))
     with settled(place.url, tmp_path / "spool of the other") as other:
         with served(command, mountpoint=mountpoint, exit_codes=None) as killed:
             first, second = _writers([killed, other])[:2]

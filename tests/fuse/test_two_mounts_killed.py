@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import pytest
 
 import nczfs
 from tests.support.confirmed import ElementWriter, working_until_they_fail
+from tests.support.looking import mounting_of
 from tests.support.mounts import served
 from tests.support.places import SHARDED, Place, requested_place
 from tests.support.settled import files_in, gauge, settled, status
@@ -45,8 +45,7 @@ def test_a_kill_of_one_loses_nothing_that_either_confirmed(
     place.make_shards(VALUES, CHUNKS, SHARDS)
     moments = random.Random(f"{trials} {block}")
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
-    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
-    command += ["--spool-dir", str(spool), place.url]
+    command = mounting_of(place.url, "--spool-dir", str(spool))
     conflicts = 0.0
     with settled(place.url, tmp_path / "spool of the other") as other:
         theirs = _writers(other.path, (0, 1), block)

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.support.confirmed import (
     Writer,
     working_until_they_fail,
 )
+from tests.support.looking import mounting_of
 from tests.support.mounts import Served, served
 from tests.support.places import DATASET, SHARDED, Place, requested_place
 from tests.support.settled import files_in, status, waiting
@@ -50,8 +50,7 @@ def test_what_was_confirmed_is_there_after_a_kill(
     place.make_shards(*SHARDS)
     moments = random.Random(trials)
     spool, mountpoint = tmp_path / "spool", tmp_path / "mnt"
-    command = [sys.executable, "-m", "nczfs.cli.main", "mount", "--foreground"]
-    command += ["--spool-dir", str(spool), place.url]
+    command = mounting_of(place.url, "--spool-dir", str(spool))
     writers = _Writers(mountpoint)
     for _ in range(trials):
         with served(command, mountpoint=mountpoint, exit_codes=None) as mount:
