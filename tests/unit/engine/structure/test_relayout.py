@@ -17,10 +17,12 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.madeonce import made_once
 
 CHANGES = frozenset({"write", "delete", "delete_many"})
 
 
+@made_once
 def made(format: str) -> MemoryZMap:
     zmap = MemoryZMap()
     with open_zmap(zmap, "w", format=format) as root:

@@ -25,12 +25,14 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.madeonce import made_once
 
 FORMATS = ("nczarr-L1", "nczarr-L2U", "nczarr-L2l", "nczarr-L3", "zarr2")
 CHANGES = frozenset({"write", "delete", "list"})
 VALUES = np.arange(4, dtype="f4")
 
 
+@made_once
 def made(format: str = "nczarr-L3", *, consolidated: bool = False) -> MemoryZMap:
     """Variables v and w, and a group g with a variable and a group."""
     zmap = MemoryZMap("memory://removal")

@@ -30,6 +30,7 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
+from tests.support.madeonce import made_once
 from tests.support.verifying import verify
 
 FORMATS = ("nczarr-L1", "nczarr-L2U", "nczarr-L2l", "nczarr-L3", "zarr2")
@@ -38,6 +39,7 @@ VALUES = np.arange(4, dtype="f4")
 FOREVER = 10**6
 
 
+@made_once
 def made(format: str = "nczarr-L3", *, consolidated: bool = False) -> MemoryZMap:
     """Variables x, v and w, and a group g with a dimension, variables and a group."""
     zmap = MemoryZMap("memory://renaming")
