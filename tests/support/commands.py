@@ -11,9 +11,14 @@ from nczfs.cli.main import main
 
 def printed(*words: str | Path) -> str:
     """What a command prints on standard output. It must succeed."""
+    return printed_bytes(*words).decode()
+
+
+def printed_bytes(*words: str | Path) -> bytes:
+    """What a command writes to standard output. It must succeed."""
     with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as output:
         status = main([str(word) for word in words])
         output.flush()
-        text = output.buffer.getvalue().decode()
+        data = output.buffer.getvalue()
     assert status == 0, words
-    return text
+    return data

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,6 +22,7 @@ from nczfs.cli import value_blocks
 from nczfs.cli.main import main
 from nczfs.engine.weight import weight_of_values
 from nczfs.views.catalog import RENDERED_BYTES_MAX
+from tests.support.commands import printed_bytes
 
 TEXTS = ["a", "\x1b[31mred", "two\nlines", "", "日本", "b"]
 VALUES = np.arange(7 * 5 * 6, dtype="f4").reshape(7, 5, 6)
@@ -42,11 +45,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cat(*words: str | Path) -> bytes:
-    """What is printed into a pipe."""
-    command = [sys.executable, "-m", "nczfs.cli.main", "cat", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert done.stderr == b""
-    return done.stdout
+    """What is printed into something that is no terminal."""
+    with redirect_stderr(io.StringIO()) as told:
+        printed = printed_bytes("cat", *words)
+    assert told.getvalue() == ""
+    return printed
 
 
 def test_into_a_pipe_go_lines(place: Path) -> None:
