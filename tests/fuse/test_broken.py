@@ -349,7 +349,7 @@ BAD_CHUNK = r"path=/d\.zarr/v/0\.0$"
             ["--request-timeout", "5s"],
             {errno.ETIMEDOUT, errno.EIO},
         ),
-        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "2s"], {errno.ETIMEDOUT}),
+        ([f"delay:60000 GET {BAD_CHUNK}"], ["--request-timeout", "5s"], {errno.ETIMEDOUT}),
     ],
     ids=["403", "503", "truncates", "stalls", "silent"],
 )

@@ -24,7 +24,7 @@ from tests.support.settled import files_in, status, wait_until
 
 VALUES = np.arange(100, dtype="<f8")
 LATER = ("--flush-age", "1h")
-SILENT = ("--request-timeout", "1s", "--flush-timeout", "5s")
+SILENT = ("--request-timeout", "4s", "--flush-timeout", "5s")
 DENIED = ".*(denied|403)"
 NOT_THERE = (errno.EIO, errno.ETIMEDOUT)
 

@@ -48,7 +48,7 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
     """SEMANTICS A1, A6, O17, W1, W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "200ms"]
+    options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "200ms"]
     with store_served(place.url, *options, expect=TOLD) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
         staged_file, closed_file = mount.path / "objects/staged", mount.path / "objects/closed"
@@ -96,7 +96,7 @@ def test_who_waits_during_an_outage_reads_why_and_when_the_next_attempt_is(
     """SEMANTICS W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
+    options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     with store_served(place.url, *options, expect=TOLD) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
         written = os.open(raw, os.O_RDWR)
@@ -117,8 +117,8 @@ def test_a_rewrite_during_an_outage_is_kept_as_a_whole(relay: Relay, tmp_path: P
     """SEMANTICS W1, W5, W20."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
-    options += ["--flush-timeout", "1s"]
+    options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
+    options += ["--flush-timeout", "5s"]
     with store_served(place.url, *options, expect=f"{TOLD}|everything was stored") as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
         with raw.open("r+b", buffering=0) as file:
@@ -166,7 +166,7 @@ def test_the_end_of_a_mount_says_what_a_frozen_store_keeps_it_waiting_for(
 ) -> None:
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    options = ["--spool-dir", str(spool), "--request-timeout", "1s", "--flush-age", "1h"]
+    options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     command = mounting_of(place.url, *options, "--flush-timeout", "8s")
     with served(command, exit_codes=None) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"

@@ -55,7 +55,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
         server = context.__enter__()
         ends.append(lambda: context.__exit__(None, None, None))
         url = server.endpoint_url.replace("://", f"://{user}")
-        given = {"request_timeout_s": 3.0, "attempt_timeout_s": 0.5, "documents": KNOWN} | options
+        given = {"request_timeout_s": 15.0, "attempt_timeout_s": 5.0, "documents": KNOWN} | options
         zmap = HttpZMap(url + path, StoreOptions(**given))  # type: ignore[arg-type]  # by name
         ends.insert(0, zmap.close)
         return server, zmap
@@ -200,7 +200,7 @@ def test_of_a_long_answer_no_more_is_read_than_wanted(serve: Serve) -> None:
     ids=["500", "503", "429", "wrong", "short", "nowhere", "cut", "stalled"],
 )
 def test_a_read_outlasts_what_passes_and_names_what_lasts(serve: Serve, bad: Reply) -> None:
-    server, zmap = serve(first(2, bad))
+    server, zmap = serve(first(2, bad), attempt_timeout_s=1.0)
     assert bytes(zmap.read(KEY, 5, 15).data) == DATA[5:15]
     assert len(server.asked) == 3
     _, lasting = serve(lambda asked: bad, request_timeout_s=0.6)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pytest
 
@@ -23,9 +23,15 @@ PART = ("Content-Range: bytes 0-9/10", 'ETag: "e"')
 CHUNKED = "Transfer-Encoding: chunked"
 # What sockets hold on their way from a server that sends as fast as it can.
 ON_THE_WAY = 32 << 20
+SHORT_S = 0.7  # of attempts that end with their time
 
 Opened: TypeAlias = tuple[Pouring, ZMap]
-Open: TypeAlias = Callable[[Pour], Opened]
+
+
+class Open(Protocol):
+    """Starts a server, and opens a store on it."""
+
+    def __call__(self, pour: Pour, *, attempt_timeout_s: float = 20.0) -> Opened: ...
 
 
 @pytest.fixture(params=["http", "s3"])
@@ -35,13 +41,13 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("NETRC", "/dev/null")
     with ExitStack() as ends:
 
-        def start(pour: Pour) -> Opened:
+        def start(pour: Pour, *, attempt_timeout_s: float = 20.0) -> Opened:
             server = ends.enter_context(pouring(pour))
             options = StoreOptions(
                 endpoint_url=server.url,
                 no_sign_request=True,
-                request_timeout_s=1.5,
-                attempt_timeout_s=0.7,
+                request_timeout_s=2 * attempt_timeout_s,
+                attempt_timeout_s=attempt_timeout_s,
             )
             zmap: ZMap
             if request.param == "s3":
@@ -91,7 +97,10 @@ def test_a_whole_object_without_length_or_end_is_given_up(
 @pytest.mark.parametrize("size", [1, len(BLOCK)])
 def test_a_listing_that_never_ends_is_given_up(opened: Open, size: int) -> None:
     kind = "Content-Type: text/html"
-    server, zmap = opened(lambda line: itertools.chain([head(200, kind, CHUNKED)], endless(size)))
+    server, zmap = opened(
+        lambda line: itertools.chain([head(200, kind, CHUNKED)], endless(size)),
+        attempt_timeout_s=SHORT_S,
+    )
     with pytest.raises(StoreError, match=r"the server sends more than|came too slowly"):
         list(zmap.search(ROOT))
     assert len(server.asked) == 1
@@ -122,13 +131,16 @@ LONG = ("Content-Range: bytes 0-9999/10000", 'ETag: "e"')
 )
 def test_an_answer_that_drips_ends_with_the_time(opened: Open, before: bytes, after: bytes) -> None:
     """Each byte comes in time, and there are more than the time is for."""
-    server, zmap = opened(lambda line: itertools.chain([before], dripping(itertools.repeat(after))))
+    server, zmap = opened(
+        lambda line: itertools.chain([before], dripping(itertools.repeat(after))),
+        attempt_timeout_s=SHORT_S,
+    )
     with pytest.raises(DeadlinePassed, match=r"dir/key.*too slowly"):
         zmap.read(KEY, 0, 10_000)
     assert len(server.asked) == 1
 
 
 def test_an_answer_that_never_begins_is_no_answer(opened: Open) -> None:
-    _, zmap = opened(lambda line: itertools.repeat(head(100)))
+    _, zmap = opened(lambda line: itertools.repeat(head(100)), attempt_timeout_s=SHORT_S)
     with pytest.raises(DeadlinePassed, match="dir/key"):
         zmap.read(KEY, 0, 10)
