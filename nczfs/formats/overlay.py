@@ -18,15 +18,14 @@ class Overlay:
     Attributes
     ----------
     inner : all others.
-    changed : by their keys.
+    changed : by their keys; None: there is none.
     """
 
     inner: Documents
-    changed: Mapping[str, bytes]
+    changed: Mapping[str, bytes | None]
 
     def get(self, key: str) -> bytes | None:
-        found = self.changed.get(key)
-        return self.inner.get(key) if found is None else found
+        return self.changed[key] if key in self.changed else self.inner.get(key)
 
     def fetch(self, keys: Iterable[str]) -> None:
         self.inner.fetch([key for key in keys if key not in self.changed])

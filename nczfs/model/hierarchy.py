@@ -334,7 +334,12 @@ class GroupHeader:
     @property
     def is_bare(self) -> bool:
         """Whether its metadata have no dimension, attribute or member."""
-        return not (self.dimensions or self.attributes or self.arrays or self.groups)
+        return self.is_empty and not self.attributes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its metadata have no dimension or member."""
+        return not (self.dimensions or self.arrays or self.groups)
 
 
 @dataclass(frozen=True, slots=True)

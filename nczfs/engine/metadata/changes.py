@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
@@ -44,10 +44,12 @@ class NodeChange(ABC):
     outlasts_refusals : it is tried again even after the store has refused it for good, because
         there are values that cannot be read without it; other changes are withdrawn then.
     declares : it concerns the dimensions of a group.
+    makes : it makes the node.
     """
 
     outlasts_refusals: ClassVar[bool] = False
     declares: ClassVar[bool] = False
+    makes: ClassVar[bool] = False
 
     def may_be_stored_after(self, error: NczfsError) -> bool:
         """Return whether the change is worth another try after an attempt to store it failed."""
@@ -67,6 +69,10 @@ class NodeChange(ABC):
     def apply(self, node: Node | None) -> Node:
         """Return the node with the change; `node` is None where there is no node yet."""
 
+    def apply_again(self, node: Node | None) -> Node:
+        """Return a node that has the change, with what others have changed of it since."""
+        return self.apply(node)
+
     def after(self, earlier: NodeChange) -> NodeChange:
         """Return the change that replaces an earlier one of the same subject and this one."""
         return self
@@ -78,27 +84,6 @@ class NodeChange(ABC):
 
 Refused: TypeAlias = "list[tuple[NodeChange, NczfsError]]"
 """Changes that could not be stored, each with the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Create(NodeChange):
-    """The creation of a node."""
-
-    declares: ClassVar[bool] = True
-    node: Node
-
-    @property
-    def subject(self) -> tuple[str, ...]:
-        return ("node",)
-
-    @property
-    def words(self) -> str:
-        return "its creation"
-
-    def apply(self, node: Node | None) -> Node:
-        if node is None or repr(node) == repr(self.node):
-            return self.node
-        raise NameTaken(f"/{node.path}: another client has created it meanwhile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,20 +376,44 @@ def apply_what_fits(
     is_begun : what there is of the node was stored by this process, which creates it.
     """
     refused: Refused = []
-    for kind, those in groupby(changes, key=type):
+    for _, those in groupby(changes, key=type):
         alike = list(those)
-        is_ours = kind is Create and is_begun
+        is_there = is_begun and alike[0].makes
         try:
-            node = apply_all(None if is_ours else node, alike)
-            continue
+            if not is_there:
+                node = apply_all(node, alike)
+                continue
         except DatasetError:
             pass  # the others are not to blame for it
         for change in alike:
             try:
-                node = change.apply(None if is_ours else node)
+                node = change.apply_again(node) if is_there else change.apply(node)
             except DatasetError as error:
                 refused.append((change, error))
     return node, refused
+
+
+def concern(subjects: Mapping[str, Collection[tuple[str, ...]]], variable: Variable) -> bool:
+    """Return whether others need a change to find a variable; see `Edits.concern`.
+
+    Parameters
+    ----------
+    subjects : of the changes, by the path of their node.
+    """
+    path = variable.path
+    if path in subjects:
+        return True
+    while path:
+        above, _, name = path.rpartition("/")
+        if not {("node",), ("member", name)}.isdisjoint(subjects.get(above, ())):
+            return True
+        path = above
+    return any(
+        not {("dimension", each.name), ("length", each.name)}.isdisjoint(
+            subjects.get(each.group, ())
+        )
+        for each in variable.dimensions
+    )
 
 
 def in_order_of_storing(nodes: Mapping[str, Node]) -> list[list[str]]:

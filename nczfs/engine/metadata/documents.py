@@ -211,6 +211,14 @@ class MetadataCache:
             self._listings.forget_above(key)
         return version
 
+    def remove(self, key: Key, version: Version) -> None:
+        """Remove a version of a document, as part of an edit. Raises Conflict, StoreError."""
+        try:
+            with suppress(NoSuchObject):
+                self.zmap.delete(key, version=version)
+        finally:
+            self.changed(key, is_edit=True)
+
     def changed(self, key: Key, *, is_edit: bool = False) -> None:
         """Forget an object that may have changed, or a prefix that may have appeared or gone.
 
@@ -456,9 +464,7 @@ class StoreDocuments:
         return node
 
     def fetch(self, keys: Iterable[str], *, level: bool = False) -> None:
-        """Request several documents at once, if a request is a round trip.
-
-        `get` then answers from the results.
+        """Request several documents at once, if a request is a round trip, for a later `get`.
 
         Parameters
         ----------

@@ -12,17 +12,19 @@ from itertools import groupby
 from operator import itemgetter
 
 from nczfs.engine.metadata.changes import (
-    Create,
+    MemberChange,
     NodeChange,
     Refused,
     apply_all,
     apply_what_fits,
+    concern,
     in_order_of_storing,
 )
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.lengths import (
     Lengths,
+    are_growth,
     as_long_as_declared,
     as_long_as_stored,
     groups_to_lengthen,
@@ -33,7 +35,8 @@ from nczfs.engine.metadata.lengths import (
     with_lengths,
 )
 from nczfs.engine.metadata.names import PathLocks
-from nczfs.engine.metadata.newdocuments import NewDocuments
+from nczfs.engine.metadata.newdocuments import Begun, NewDocuments, documents_of, left_of_group
+from nczfs.engine.metadata.newnodes import Create, DropGroup
 from nczfs.engine.metadata.storingturns import StoringTurns
 from nczfs.engine.metadata.withdrawn import Place, Withdrawn
 from nczfs.engine.pools import Pools
@@ -135,7 +138,8 @@ class Edits:
         """
         documents = self.documents()
         node = documents.node(self.format, path)
-        self.format.write_node(apply_all(self.applied(path, node), changes), documents)
+        wanted = apply_all(self.applied(path, node), changes)
+        documents_of(wanted, self.format, documents, node)
 
     def declare(self, dimension: Dimension) -> None:
         """Remember a dimension that no document of this format holds, until the process ends."""
@@ -192,7 +196,9 @@ class Edits:
             paths, later = turns.enter_context(turn)
             failures: dict[str, NczfsError] = {}
             nodes, wanted = self._taken(load, paths | later, failures, lengths)
-            self._ask_again([nodes[p] for p in nodes if not self._suffices(wanted.get(p, []))])
+            compares = self._metadata.zmap.features.conditional_writes
+            cached = {p for p in nodes if compares and are_growth(wanted.get(p, []))}
+            self._ask_again([nodes[p] for p in nodes if p not in cached])
             stored: dict[str, list[NodeChange]] = {}
             for together in in_order_of_storing(nodes):
                 if (reason := self._reason_to_wait(failures, stored)) is not None:
@@ -202,7 +208,8 @@ class Edits:
                     turns.enter_context(self._turns.then(waiting))
                     wanted |= {p: self._left(p, wanted.get(p, [])) for p in waiting}
                 # Changes that were withdrawn meanwhile are not pending any more.
-                now = {p: nodes[p] for p in together if wanted.get(p) and self.changes_of(p)}
+                wanted |= {p: self._still_wanted(p, wanted.get(p, [])) for p in together}
+                now = {p: nodes[p] for p in together if wanted[p] and self.changes_of(p)}
                 for path, refused in self._store_all(now, wanted).items():
                     left = {id(change) for change, _ in refused}
                     stored[path] = [change for change in wanted[path] if id(change) not in left]
@@ -236,11 +243,11 @@ class Edits:
         """
         with self._lock:
             for known in [p for p in self._changes if is_within(p, path)]:
-                self._changes[_moved(known, path, goal)] = self._changes.pop(known)
+                self._changes[goal + known[len(path) :]] = self._changes.pop(known)
                 self._applied.pop(known, None)
             self._begun.move(path, goal)
             for group in [g for g in self._dimensions if is_within(g, path)]:
-                new = _moved(group, path, goal)
+                new = goal + group[len(path) :]
                 found = self._dimensions.pop(group)
                 self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
             self.revision += 1
@@ -278,18 +285,7 @@ class Edits:
         """Return whether others need a pending change to find a variable as it is here."""
         with self._lock:
             subjects = {path: set(changes) for path, changes in self._changes.items()}
-        if variable.path in subjects:
-            return True
-        path = variable.path
-        while path:
-            above, _, name = path.rpartition("/")
-            if subjects.get(above, set()) & {("node",), ("member", name)}:
-                return True
-            path = above
-        return any(
-            subjects.get(each.group, set()) & {("dimension", each.name), ("length", each.name)}
-            for each in variable.dimensions
-        )
+        return concern(subjects, variable)
 
     def store(self, key: str, data: bytes, replaces: Version) -> Version:
         """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
@@ -323,6 +319,11 @@ class Edits:
         """Return those of some lengths that nobody else has stored, as they were."""
         with self._lock:
             return [c for c in self._wanted(path, {path: lengths}) if c in lengths]
+
+    def _still_wanted(self, path: str, changes: list[NodeChange]) -> list[NodeChange]:
+        """Return changes of a node without members whose creation was withdrawn meanwhile."""
+        known = self.changes_of(path)
+        return [c for c in changes if not isinstance(c, MemberChange) or c in known]
 
     def _taken(
         self,
@@ -361,9 +362,14 @@ class Edits:
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
-            self._begun.undo(path, lost)
+            self._begun.undo(path, lost, self.format.names.nodes)
             self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, failures[path])
+            if path and any(change.makes for change in lost):
+                above, _, name = path.rpartition("/")
+                self.drop(
+                    above, (c for c in self.changes_of(above) if c.subject == ("member", name))
+                )
 
     def _reason_to_wait(
         self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]
@@ -403,14 +409,6 @@ class Edits:
     def _ask_again(self, nodes: Iterable[Node]) -> None:
         self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
 
-    def _suffices(self, changes: list[NodeChange]) -> bool:
-        """Return whether cached documents suffice for a first attempt at some changes.
-
-        A length that grows is right already where it is longer; all else is compared by the store.
-        """
-        only_grow = all(is_length(c) and c.grows for c in changes)
-        return only_grow and self._metadata.zmap.features.conditional_writes
-
     def _keys(self, node: Node) -> list[Key]:
         """Return the keys of the documents that describe a node and its dimensions."""
         paths = [node.path]
@@ -423,40 +421,46 @@ class Edits:
         changes, documents = taken[path], self.documents()
         documents.fetch(self.format.keys_to_change(path))
         found = documents.node(self.format, path)
-        is_begun = self._begun.made(path, self.format.names.nodes, documents)
-        node, refused = apply_what_fits(found, changes, is_begun=is_begun)
+        begun = self._begun.state(path, self.format.names.nodes, documents)
+        if begun is Begun.PART:
+            found = None
+        node, refused = apply_what_fits(found, changes, is_begun=begun is Begun.NODE)
         if node is None or len(refused) == len(changes):
             return refused
         if isinstance(node, Variable) and self.format.declares:
             node = as_long_as_declared(node, lambda p: self._group_with(documents, taken, p))
             node = as_long_as_stored(self.format, node, changes, documents)
         seen = dict(documents.used)
-        written = dict(self.format.write_node(node, documents, found))
-        is_made = Create in {type(c) for c in changes} - {type(c) for c, _ in refused}
+        written = documents_of(node, self.format, documents, found)
+        kinds = {type(c) for c in changes} - {type(c) for c, _ in refused}
         key = self.format.array_key(path)
         if isinstance(node, Variable) and self.own_claims and key not in written:
             data = documents.get(key)
             if data is not None and covered_names(self.format, data, key) & self.own_claims:
                 written[key] = data
+        left = left_of_group(self.format, path, documents) if DropGroup in kinds else {}
+        before = {key: documents.get(key) for key in written}
         if any(documents.used[key] != version for key, version in seen.items()):
             raise Conflict(f"/{path}: another client changed it while it was read")
         # What arrived after its deadline is not written again, but has changed all the same.
         doubtful = self._doubtful.intersection(self.format.keys(path))
-        for key in {*written, *doubtful}:
+        if is_made := Create in kinds:
+            self._begun.plan_removal(path, left)
+        for key in {*written, *doubtful, *left}:
             self._storing(key)
         for key, data in written.items():
             document, covered = without_covered(self.format, data, key, self.own_claims)
-            replaces = documents.used[join(self._root, key)]
+            store = self._begun.storing(path, before[key], self.store) if is_made else self.store
             try:
-                version = self.store(key, document, replaces)
+                store(key, document, documents.used[join(self._root, key)])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._begun.note(path, key, document, replaces, is_made=is_made)
                 self._doubtful.add(key)
                 raise
-            self._begun.note(path, key, document, replaces, version, is_made=is_made)
             self.own_claims -= covered
+        for key in left:
+            self._begun.remove(path, key, documents.used[join(self._root, key)])
         self._doubtful -= doubtful
         return refused
 
@@ -494,7 +498,3 @@ class Edits:
                 self._changes.pop(path, None)
             self.revision += 1
         self._changed_at(path)
-
-
-def _moved(path: str, start: str, goal: str) -> str:
-    return goal + path[len(start) :]

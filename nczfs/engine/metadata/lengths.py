@@ -85,6 +85,11 @@ def with_lengths(
     return found
 
 
+def are_growth(changes: Iterable[NodeChange]) -> bool:
+    """Return whether all of some changes are lengths that grow, and right where it is longer."""
+    return all(is_length(change) and change.grows for change in changes)
+
+
 def as_long_as_declared(variable: Variable, group: Callable[[str], Node | None]) -> Variable:
     """Return a variable with the lengths of its unlimited dimensions.
 

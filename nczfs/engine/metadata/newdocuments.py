@@ -1,37 +1,61 @@
-"""Documents of new nodes, which are removed again if the rest of their node cannot be stored."""
+"""Documents of new nodes, which are taken back if the rest of their node cannot be stored."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TypeAlias
 
-from nczfs.engine.metadata.changes import Create, NodeChange
+from nczfs.engine.metadata.changes import NodeChange
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
-from nczfs.errors import Conflict, NczfsError, NoSuchObject
+from nczfs.engine.metadata.newnodes import Create
+from nczfs.errors import Conflict, NameTaken, NczfsError, NoSuchObject, ObjectExists
+from nczfs.formats.base import Documents, MetadataFormat, Node
 from nczfs.formats.names import below
-from nczfs.zmap.base import ABSENT, Version
+from nczfs.formats.overlay import Overlay
+from nczfs.zmap.base import ABSENT, Blob, Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
+Store: TypeAlias = Callable[[str, bytes, Version], Version]
+"""Replaces a version of a document of a dataset. Returns the new version."""
+
+
+class Begun(Enum):
+    """What this process has stored of a node that it is making."""
+
+    NOTHING = auto()  # or what is there is another client's
+    PART = auto()  # no document that makes it a node
+    NODE = auto()
+
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A document that was sent to the store.
+    """A document that was sent to the store, or removed from it.
 
     Attributes
     ----------
     is_stored : whether the store has had it, so that what replaces it is the same node's.
     version : that it had last; None: it is unknown.
     unanswered : bytes that were sent since, of which it is unknown whether they were stored.
+    before : what was there; None: nothing.
+    is_removed : it is removed once the others are stored; if `is_stored`, that was asked for.
     """
 
     is_stored: bool = False
     version: Version | None = None
     unanswered: frozenset[bytes] = frozenset()
+    before: bytes | None = None
+    is_removed: bool = False
+
+    def is_at(self, version: Version, data: bytes) -> bool:
+        """Return whether it is what the store has."""
+        return version == self.version or data in self.unanswered
 
 
 class NewDocuments:
@@ -62,8 +86,8 @@ class NewDocuments:
         """Return whether some documents of a node may be in the store, and are this process's."""
         return path in self._sent
 
-    def made(self, path: str, names: Iterable[str], documents: StoreDocuments) -> bool:
-        """Return whether the store has what this process has sent of a node, if it has the node.
+    def state(self, path: str, names: Iterable[str], documents: StoreDocuments) -> Begun:
+        """Return what the store has of a node, as far as this process has stored it.
 
         Another client may have made the node where only a part was stored. Raises as `get`.
 
@@ -73,50 +97,92 @@ class NewDocuments:
         """
         sent = self._sent.get(path)
         if sent is None:
-            return False
+            return Begun.NOTHING
+        found, is_group = Begun.PART, False
         for key in (below(path, name) for name in names):
             if (data := documents.get(key)) is None:
                 continue
             ours = sent.get(key)
-            if ours is None or not (ours.is_stored or data in ours.unanswered):
-                return False
+            if ours is not None and ours.is_removed and data == ours.before:
+                is_group = True
+                continue
+            if ours is None or ours.is_removed or not (ours.is_stored or data in ours.unanswered):
+                return Begun.NOTHING
+            found = Begun.NODE
             if not ours.is_stored:  # its answer was lost
                 version = documents.used[join(self._root, key)]
-                sent[key] = _Sent(is_stored=True, version=version)
-        return True
+                sent[key] = _Sent(is_stored=True, version=version, before=ours.before)
+        return Begun.NOTHING if is_group and found is Begun.PART else found
 
-    def note(
-        self,
-        path: str,
-        key: str,
-        data: bytes,
-        replaces: Version,
-        version: Version | None = None,
-        *,
-        is_made: bool,
-    ) -> None:
-        """Note that a document of a node was sent to the store.
+    def storing(self, path: str, before: bytes | None, store: Store) -> Store:
+        """Return a function that stores a document of a node that is being made, and notes it.
 
         Parameters
         ----------
-        is_made : whether the node is being made; nothing is noted of others.
-        replaces : the version there was.
-        version : that it has now; None: it is unknown whether it was stored.
+        before : the bytes of the document that there is; None: there is none.
+        store : replaces a version of a document, and returns the new one.
         """
-        if not is_made:
+
+        def stored(key: str, data: bytes, replaces: Version) -> Version:
+            try:
+                version = store(key, data, replaces)
+            except (Conflict, ObjectExists):
+                raise
+            except NczfsError:
+                self._note(path, key, replaces, before, unanswered=data)
+                raise
+            self._note(path, key, replaces, before, version)
+            return version
+
+        return stored
+
+    def _note(
+        self,
+        path: str,
+        key: str,
+        replaces: Version,
+        before: bytes | None,
+        version: Version | None = None,
+        unanswered: bytes = b"",
+    ) -> None:
+        """Note that a document was stored, or that it is unknown whether some bytes were."""
+        with self._lock:
+            known = self._sent.get(path, {}).get(key, _Sent())
+            if before is not None and known.is_at(replaces, before):
+                before = known.before
+            if version is not None:
+                sent = _Sent(is_stored=True, version=version, before=before)
+            else:
+                if replaces == ABSENT:  # what was stored is gone
+                    known = replace(known, is_stored=False, version=None)
+                tried = known.unanswered | {unanswered}
+                sent = replace(known, unanswered=tried, before=before)
+            self._sent.setdefault(path, {})[key] = sent
+
+    def plan_removal(self, path: str, documents: Mapping[str, bytes]) -> None:
+        """Note documents that go once the others of a node that is being made are stored.
+
+        Raises
+        ------
+        NameTaken : they were noted before, and another client has changed one since.
+        """
+        if not documents:
             return
         with self._lock:
-            before = self._sent.get(path, {}).get(key)
-            if before is None and replaces != ABSENT:
-                return
-            if version is not None:
-                sent = _Sent(is_stored=True, version=version)
-            else:
-                kept = _Sent() if before is None else before
-                if replaces == ABSENT:  # what was stored is gone
-                    kept = replace(kept, is_stored=False, version=None)
-                sent = replace(kept, unanswered=kept.unanswered | {data})
-            self._sent.setdefault(path, {})[key] = sent
+            planned = self._sent.setdefault(path, {})
+            for key, data in documents.items():
+                sent = _Sent(before=data, is_removed=True)
+                if planned.setdefault(key, sent).before != data:
+                    raise NameTaken(f"/{path}: another client has changed the group meanwhile")
+
+    def remove(self, path: str, key: str, version: Version) -> None:
+        """Remove a version of a document, as it may be planned. Raises Conflict, StoreError."""
+        with self._lock:
+            planned = self._sent.get(path, {}).get(key)
+            if planned is not None:
+                self._sent[path][key] = replace(planned, is_stored=True)
+        with self._guard():
+            self._metadata.remove(join(self._root, key), version)
 
     def settle(self, path: str) -> None:
         """Note that the creation of a node is not pending any more."""
@@ -138,29 +204,89 @@ class NewDocuments:
                     for key, sent in self._sent.pop(known).items()
                 }
 
-    def undo(self, path: str, withdrawn: Iterable[NodeChange]) -> None:
-        """Remove what there is of a node whose creation is withdrawn. Never raises.
+    def undo(self, path: str, withdrawn: Iterable[NodeChange], names: Iterable[str]) -> None:
+        """Put back what there was before a node whose creation is withdrawn. Never raises.
 
-        What another client has put there since stays.
+        A node that another client has made or changed since stays, with all that it may consist of.
+
+        Parameters
+        ----------
+        names : of the documents that make their prefix a node.
         """
         if not any(isinstance(change, Create) for change in withdrawn):
             return
         with self._lock:
             documents = self._sent.pop(path, {})
-        for key, sent in reversed(documents.items()):
-            full = join(self._root, key)
-            try:
-                with self._guard(), suppress(Conflict, NoSuchObject):
-                    version = self._version_of(full, sent)
-                    if version is not None:
-                        self._metadata.zmap.delete(full, version=version)
-            except NczfsError as error:
-                log.warning("%s: is left of a node that could not be made: %s", full, error)
-            self._metadata.changed(full)
+        try:
+            for key, sent in self._to_take_back(path, documents, names):
+                with self._guard():
+                    self._take_back(join(self._root, key), sent)
+        except (Conflict, ObjectExists):
+            pass  # by which another client has changed it just now
+        except NczfsError as error:
+            log.warning("/%s: something is left that could not be made: %s", path, error)
+        for key in documents:
+            self._metadata.changed(join(self._root, key))
 
-    def _version_of(self, key: Key, sent: _Sent) -> Version | None:
-        """Return the version of a document that was sent; None: the store may have another one."""
-        if not sent.unanswered:
-            return sent.version
-        found = self._metadata.zmap.read(key)
-        return found.version if bytes(found.data) in sent.unanswered else sent.version
+    def _to_take_back(
+        self, path: str, documents: Mapping[str, _Sent], names: Iterable[str]
+    ) -> list[tuple[str, _Sent]]:
+        """Return the documents that are as this process has sent them, in the order to undo that.
+
+        None if the node is another client's now; but what was there before is put back even so.
+        """
+        if not documents:
+            return []
+        ours: list[tuple[str, _Sent]] = []
+        is_other = False
+        for key, sent in reversed([*documents.items()]):
+            found = self._found(key)
+            if sent.is_removed:
+                ours[:0] = [(key, sent)] if found is None and sent.is_stored else []
+            elif found is not None and sent.is_at(found.version, bytes(found.data)):
+                ours.append((key, replace(sent, version=found.version)))
+            elif found is not None and sent.is_stored:
+                return []
+            else:
+                is_other |= found is not None
+        nodes = [below(path, name) for name in names]
+        is_other |= any(key not in documents and self._found(key) is not None for key in nodes)
+        return [(k, sent) for k, sent in ours if not is_other or sent.before is not None]
+
+    def _found(self, key: str) -> Blob | None:
+        try:
+            return self._metadata.zmap.read(join(self._root, key))
+        except NoSuchObject:
+            return None
+
+    def _take_back(self, key: Key, sent: _Sent) -> None:
+        """Put back what there was before a document. Raises Conflict, ObjectExists."""
+        zmap = self._metadata.zmap
+        if sent.before is None:
+            with suppress(NoSuchObject):
+                zmap.delete(key, version=sent.version)
+        else:
+            zmap.write(key, sent.before, replaces=ABSENT if sent.is_removed else sent.version)
+
+
+def documents_of(
+    node: Node, written_as: MetadataFormat, documents: Documents, found: Node | None
+) -> dict[str, bytes]:
+    """Return the documents to write of a node. Raises as `write_node`.
+
+    Parameters
+    ----------
+    found : the node in the store that is changed. None, or one of another kind: whatever documents
+        are there are replaced.
+    """
+    if isinstance(found, type(node)):
+        return dict(written_as.write_node(node, documents, found))
+    hidden = dict.fromkeys(written_as.keys(node.path))
+    return dict(written_as.write_node(node, Overlay(documents, hidden)))
+
+
+def left_of_group(written_as: MetadataFormat, path: str, documents: Documents) -> dict[str, bytes]:
+    """Return the documents by which a variable is described as a group, too."""
+    names = [k for k in written_as.group_keys(path) if k not in written_as.array_keys(path)]
+    found = {key: documents.get(key) for key in names}
+    return {key: data for key, data in found.items() if data is not None}

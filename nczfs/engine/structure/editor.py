@@ -10,12 +10,13 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
     AddDimension,
     AddMember,
-    Create,
     DeleteAttribute,
     GroupBecomesArray,
     NodeChange,
     SetAttribute,
 )
+from nczfs.engine.metadata.newdocuments import left_of_group
+from nczfs.engine.metadata.newnodes import Create, DropGroup, turning
 from nczfs.engine.structure import (
     dependents,
     groupdimensions,
@@ -29,7 +30,6 @@ from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
     CodecError,
     NameTaken,
-    NczfsError,
     NoSuchNode,
     NotWritable,
     Unsupported,
@@ -205,24 +205,26 @@ class Editor:
         NoSuchNode (a dimension), StoreError, and as `described`.
         """
         with self._names.held(path):
+            self.sync()
             header = self._group(path)
             self.check_empty(path)
-            declaration = keeping(declaration, header.attributes)
+            whole = keeping(declaration, header.attributes)
             above = parent_of(path)
-            dimensions = self._wanted_dimensions(above, declaration)
-            variable = self.described(path, declaration, dimensions)
-            self.sync()
-            self._dataset.copy.distrust()
-            self._dataset.delete_documents(self._dataset.format.single.keys(path))
-            try:
-                self._add(path, Create(variable))
-            except NczfsError:
-                self._dataset.edits.add(path, Create(header))
-                self.sync()
-                raise
+            variable = self.described(path, whole, self._wanted_dimensions(above, whole))
+            declared = {each.name for each in declaration.attributes}
+            self._add(path, *turning(header, variable, declared))
             if self._group(above).arrays is not None:
                 self._dataset.edits.add(above, GroupBecomesArray(variable.name))
             return variable
+
+    def complete_variable(self, path: str) -> None:
+        """Remove what an interrupted `turn_into_variable` has left of a group, not the root."""
+        with self._names.held(path):
+            dataset, above = self._dataset, self._group(parent_of(path))
+            if left_of_group(dataset.format.single, path, dataset.documents()):
+                dataset.edits.add(path, DropGroup())
+            if (name := path.rpartition("/")[2]) in (above.groups or ()):
+                dataset.edits.add(above.path, GroupBecomesArray(name))
 
     def check_empty(self, path: str) -> None:
         """Raise NotWritable unless a group can become a variable: empty, and not the root."""
@@ -443,8 +445,8 @@ class Editor:
             self._dataset.edits.check(path, *changes)
             self._dataset.edits.add_together([(path, change) for change in changes])
 
-    def _add(self, path: str, change: NodeChange) -> None:
-        self._add_all(path, [change])
+    def _add(self, path: str, change: NodeChange, *others: NodeChange) -> None:
+        self._add_all(path, [change, *others])
         if isinstance(change, Create) and isinstance(change.node, Variable):
             self._dataset.array(change.node).stored.is_new = True
 

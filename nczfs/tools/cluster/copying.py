@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from nczfs.engine.dataset import Dataset, Engine
-from nczfs.engine.metadata.changes import Create
 from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.metadata.newnodes import Create
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.stores import open_store
 from nczfs.errors import PiecesFailed, UsageError

@@ -84,6 +84,8 @@ class Making:
             group = parent_of(path)
             names = tuple(self._made(group, dimension) for dimension in wanted.dimensions)
             if isinstance(editor.node(path), Variable):
+                if path:
+                    editor.complete_variable(path)
                 editor.take_attributes(path, wanted.declaration.attributes)
             else:
                 for place in self._places(path, wanted) or ():

@@ -10,13 +10,13 @@ import pytest
 from nczfs.engine.metadata.changes import (
     AddDimension,
     AddMember,
-    Create,
     DeleteAttribute,
     NodeChange,
     Resize,
     ResizeDimension,
     SetAttribute,
 )
+from nczfs.engine.metadata.newnodes import Create
 from nczfs.errors import NameTaken, NoSuchNode, StructureChanged
 from nczfs.formats.base import Node
 from nczfs.model.dtypes import DataType, NcType

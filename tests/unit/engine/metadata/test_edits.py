@@ -23,6 +23,8 @@ from nczfs.errors import (
 from nczfs.formats.base import Node
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
@@ -499,3 +501,37 @@ def test_many_new_variables_are_stored_in_linear_time(
         for number in range(count):
             dataset.create_variable(f"v{number}", ("t",), "i4", chunks=(2,))
     assert applied <= 4 * count
+
+
+@pytest.mark.parametrize("format_", [*FORMATS, "zarr3"])
+@pytest.mark.parametrize("node", ["k", "k/w"])
+def test_what_another_client_changes_of_a_new_node_is_kept_while_that_waits_for_its_group(
+    format_: str, node: str
+) -> None:
+    memory = MemoryZMap()
+    open_zmap(memory, "w", format=format_).close()
+    is_there = False
+
+    def refuse_the_group(operation: str, key: str) -> None:
+        awaited = "k" if node == "k/w" else ""
+        if operation == "write" and key.rpartition("/")[0] == awaited and not is_there:
+            raise Unavailable("the group cannot be stored yet")
+
+    with open_zmap(Faulty(memory, before_call=refuse_the_group), "r+") as dataset:
+        group = dataset.create_group("k", {"units": "m"})
+        group.create_variable("w", (4,), "i2", attributes={"units": "m"})
+        if node == "k" and not dataset._dataset.format.declares:
+            dataset.attrs["title"] = "t"
+        with pytest.raises(Unavailable):
+            dataset.sync()
+        with open_zmap(memory, "r+") as other:
+            other.editor.set_attributes(node, [Attribute("units", NcType.CHAR, "K")])
+            if node == "k":
+                other.editor.create_group("k/theirs")
+            other.sync()
+        is_there = True
+        dataset.sync()
+        assert dataset[node].attrs["units"] == "K"
+    assert seen(memory, lambda d: d[node].attrs["units"]) == "K"
+    members = seen(memory, lambda d: {*d.groups["k"].variables, *d.groups["k"].groups})
+    assert members == ({"w", "theirs"} if node == "k" else {"w"})
