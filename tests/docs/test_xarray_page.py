@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nczfs.library.xarray.backend import NczfsBackend
+from nczfs.library.xarray.groups import open_group
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/xarray.md").read_text("utf-8")
 
@@ -20,6 +20,6 @@ def test_its_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_its_table_has_every_argument_of_the_engine() -> None:
-    own = {*inspect.signature(NczfsBackend.open_dataset).parameters}
-    own -= {"self", "filename_or_obj", "decoding"}
+    own = {*inspect.signature(open_group).parameters}
+    own -= {"place", "decoding"}
     assert {*re.findall(r"^\| `(\w+)` \|", PAGE, re.M)} == own

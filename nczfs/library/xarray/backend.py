@@ -1,28 +1,18 @@
-"""The engine ``nczfs`` of xarray."""
+"""The engine ``nczfs`` of xarray.
+
+xarray imports all engines that are installed when it opens its first dataset, whichever opens it.
+So what this one needs is imported when it is used.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from xarray import Dataset, DataTree
 from xarray.backends import BackendEntrypoint
-from xarray.backends.store import StoreBackendEntrypoint
 
-from nczfs.engine.options import EngineOptions
-from nczfs.errors import NoContent, NotADataset
-from nczfs.formats.registry import FORMATS
-from nczfs.library.api import Group, OpenDataset
-from nczfs.library.origin import Origin, absolute
-from nczfs.library.xarray.ahead import request_coordinates
-from nczfs.library.xarray.source import ReopeningSource, opened_at
-from nczfs.library.xarray.store import GroupStore, listed
-from nczfs.model import hierarchy as model
-from nczfs.zmap.registry import StoreOptions
-
-Options = TypeVar("Options", StoreOptions, EngineOptions)
+import nczfs
 
 _OF_ZARR = ".zarr"  # the end of the names that xarray's own engine opens unasked
 
@@ -60,54 +50,31 @@ class NczfsBackend(BackendEntrypoint):
 
         Names that end with ``.zarr`` are left to xarray's own engine.
         """
-        if isinstance(filename_or_obj, OpenDataset):
-            return True
         if not isinstance(filename_or_obj, str | os.PathLike):
-            return False
+            return isinstance(filename_or_obj, nczfs.OpenDataset)
         path = os.fsdecode(filename_or_obj).rstrip("/")
         if path.endswith(_OF_ZARR) or not os.path.isdir(path):
             return False
+        from nczfs.formats.registry import FORMATS
+
         return any(os.path.isfile(os.path.join(path, name)) for name in FORMATS.documents)
 
-    def open_dataset(
-        self,
-        filename_or_obj: Any,
-        *,
-        drop_variables: str | Iterable[str] | None = None,
-        group: str | None = None,
-        store_options: StoreOptions | Mapping[str, Any] | None = None,
-        options: EngineOptions | Mapping[str, Any] | None = None,
-        **decoding: Any,
-    ) -> Dataset:
+    def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
         """Open one group.
 
         Raises
         ------
         FileNotFoundError : there is no dataset, or no such group.
         """
-        dropped = _names(drop_variables)
-        with _opened(filename_or_obj, store_options, options) as (source, dataset):
-            found = _group(dataset, group)
-            return _decoded(source, listed(found), found, dropped, decoding)
+        from nczfs.library.xarray.groups import open_group
 
-    def open_groups_as_dict(
-        self,
-        filename_or_obj: Any,
-        *,
-        drop_variables: str | Iterable[str] | None = None,
-        group: str | None = None,
-        store_options: StoreOptions | Mapping[str, Any] | None = None,
-        options: EngineOptions | Mapping[str, Any] | None = None,
-        **decoding: Any,
-    ) -> dict[str, Dataset]:
+        return open_group(filename_or_obj, **options)
+
+    def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
         """Open a group and all below it, by their paths from there."""
-        dropped = _names(drop_variables)
-        with _opened(filename_or_obj, store_options, options) as (source, dataset):
-            top = _group(dataset, group)
-            return {
-                path: _decoded(source, each, top, dropped, decoding)
-                for path, each in _walked(top.tree(), "/")
-            }
+        from nczfs.library.xarray.groups import open_groups
+
+        return open_groups(filename_or_obj, **options)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
         """Open a group and all below it as a tree."""
@@ -120,73 +87,3 @@ class NczfsBackend(BackendEntrypoint):
         for path, dataset in groups.items():
             tree[path].set_close(dataset._close)
         return tree
-
-
-@contextmanager
-def _opened(
-    place: Any,
-    store_options: StoreOptions | Mapping[str, Any] | None,
-    options: EngineOptions | Mapping[str, Any] | None,
-) -> Iterator[tuple[ReopeningSource, OpenDataset]]:
-    """Open a dataset, and close it if the block fails."""
-    if isinstance(place, OpenDataset):
-        yield ReopeningSource(place.origin, place), place
-        return
-    origin = Origin(
-        absolute(os.fsdecode(place)),
-        _options(StoreOptions, store_options),
-        _options(EngineOptions, options),
-    )
-    try:
-        dataset = opened_at(origin)
-    except (NotADataset, NoContent) as error:
-        raise FileNotFoundError(str(error)) from error
-    try:
-        yield ReopeningSource(origin, dataset), dataset
-    except BaseException:
-        dataset.close()
-        raise
-
-
-def _options(kind: type[Options], given: Options | Mapping[str, Any] | None) -> Options | None:
-    return kind(**given) if isinstance(given, Mapping) else given
-
-
-def _names(given: str | Iterable[str] | None) -> frozenset[str]:
-    return frozenset((given,) if isinstance(given, str) else given or ())
-
-
-def _group(dataset: OpenDataset, path: str | None) -> Group:
-    names = (path or "").strip("/")
-    if not names:
-        return dataset
-    try:
-        found = dataset[names]
-    except KeyError as error:
-        raise FileNotFoundError(f"there is no group {path!r}: {error.args[0]}") from error
-    if not isinstance(found, Group):
-        raise FileNotFoundError(f"{path!r} is a variable, not a group")
-    return found
-
-
-def _decoded(
-    source: ReopeningSource,
-    group: model.Group,
-    within: Group,
-    dropped: Collection[str],
-    decoding: Mapping[str, Any],
-) -> Dataset:
-    stored = within.engine_dataset
-    request_coordinates(stored, group.variables, dropped)
-    store = GroupStore(source, group, is_netcdf=stored.format.is_netcdf, dropped=dropped)
-    opened: Dataset = StoreBackendEntrypoint().open_dataset(
-        store, drop_variables=dropped or None, **decoding
-    )
-    opened.set_close(source.close)
-    return opened
-
-
-def _walked(group: model.Group, path: str) -> Iterator[tuple[str, model.Group]]:
-    yield path, group
-    for child in group.groups:
-        yield from _walked(child, f"{path.rstrip('/')}/{child.name}")

@@ -464,6 +464,21 @@ def test_references_lead_where_the_options_allow(place: Path, tmp_path: Path) ->
         xr.open_dataset(references, engine="nczfs", store_options={"allow_references": "/nowhere"})
 
 
+def test_opening_with_another_engine_imports_nothing_of_ours(tmp_path: Path) -> None:
+    """xarray imports every engine that is installed, and asks each that is not named."""
+    xr.Dataset({"v": ("x", [1, 2])}).to_netcdf(tmp_path / "a.nc", engine="scipy")
+    script = (
+        "import sys, xarray\n"
+        "for engine in (None, 'scipy'):\n"
+        "    xarray.open_dataset(sys.argv[1], engine=engine).close()\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('nczfs')))"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path / "a.nc")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    ours = "nczfs nczfs.library nczfs.library.xarray nczfs.library.xarray.backend"
+    assert done.stdout.split() == ours.split()
+
+
 def test_other_files_are_left_to_others(place: Path, tmp_path: Path) -> None:
     guess = NczfsBackend().guess_can_open
     (tmp_path / "empty").mkdir()
