@@ -459,10 +459,9 @@ class Edits:
                 self._doubtful.add(key)
                 raise
             self.own_claims -= covered
-        for key in left:
-            self._begun.remove(path, key, documents.used[join(self._root, key)])
+        error = self._begun.remove(path, {k: documents.used[join(self._root, k)] for k in left})
         self._doubtful -= doubtful
-        return refused
+        return refused + [(c, error) for c in changes if error and isinstance(c, DropGroup)]
 
     def _group_with(
         self, documents: StoreDocuments, taken: Mapping[str, list[NodeChange]], path: str

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from nczfs.engine.metadata.changes import NodeChange
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.newnodes import Create
+from nczfs.engine.retrying import may_pass
 from nczfs.errors import Conflict, NameTaken, NczfsError, NoSuchObject, ObjectExists
 from nczfs.formats.base import Documents, MetadataFormat, Node
 from nczfs.formats.names import below
@@ -175,14 +176,28 @@ class NewDocuments:
                 if planned.setdefault(key, sent).before != data:
                     raise NameTaken(f"/{path}: another client has changed the group meanwhile")
 
-    def remove(self, path: str, key: str, version: Version) -> None:
-        """Remove a version of a document, as it may be planned. Raises Conflict, StoreError."""
-        with self._lock:
-            planned = self._sent.get(path, {}).get(key)
-            if planned is not None:
-                self._sent[path][key] = replace(planned, is_stored=True)
-        with self._guard():
-            self._metadata.remove(join(self._root, key), version)
+    def remove(self, path: str, versions: Mapping[str, Version]) -> NczfsError | None:
+        """Remove versions of documents, as it may be planned. Raises Conflict, StoreError.
+
+        Returns
+        -------
+        why the store does not remove them, ever: those that are left stay beside the others.
+        """
+        for key, version in versions.items():
+            with self._lock:
+                planned = self._sent.get(path, {}).get(key)
+                if planned is not None:
+                    self._sent[path][key] = replace(planned, is_stored=True)
+            try:
+                with self._guard():
+                    self._metadata.remove(join(self._root, key), version)
+            except (Conflict, ObjectExists):
+                raise
+            except NczfsError as error:
+                if may_pass(error):
+                    raise
+                return error
+        return None
 
     def settle(self, path: str) -> None:
         """Note that the creation of a node is not pending any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -139,6 +139,25 @@ def test_whichever_request_is_refused_for_good_the_group_or_the_variable_is_ther
         assert documents(zmap) == finished(format)
         if not faulty.fired:
             break
+
+
+@pytest.mark.parametrize("format", FORMATS.names)
+def test_a_store_that_removes_nothing_keeps_a_variable_that_readers_find(format: str) -> None:
+    """What is left of the group is reported, and goes as soon as the store allows it."""
+    zmap = MemoryZMap()
+    begun(zmap, format)
+    refused = Fault(0, AccessDenied, operations=frozenset({"delete"}), repeats=1000)
+    with (
+        pytest.raises(AccessDenied) if format != "zarr3" else nullcontext(),
+        open_zmap(Faulty(zmap, refused), "r+") as root,
+    ):
+        make(root)
+    assert check_nothing_is_lost(zmap)
+    with open_zmap(zmap) as root:
+        assert [*root.variables] == ["v"]
+    with open_zmap(zmap, "r+") as root:
+        make(root)
+    assert documents(zmap) == finished(format)
 
 
 @pytest.mark.parametrize("format", FORMATS.names)
