@@ -446,7 +446,8 @@ class Edits:
         doubtful = self._doubtful.intersection(self.format.keys(path))
         if is_made := Create in kinds:
             self._begun.plan_removal(path, left)
-        for key in {*written, *doubtful, *left}:
+        again = self.format.keys(path) if begun is Begun.NODE else ()  # a new copy lacks them
+        for key in {*written, *doubtful, *left, *again}:
             self._storing(key)
         for key, data in written.items():
             document, covered = without_covered(self.format, data, key, self.own_claims)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,18 @@ import pytest
 import zarr
 
 import nczfs
+from nczfs.errors import Unavailable
+from nczfs.formats.base import FormatOptions
+from nczfs.formats.registry import FORMATS
+from nczfs.library.opening import open_zmap
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.memory import MemoryZMap
 
-FORMATS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "zarr2")
+LAYOUTS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "zarr2")
 
 
-@pytest.mark.parametrize("layout", FORMATS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_consolidated_copy_is_what_zarr_python_makes(tmp_path: Path, layout: str) -> None:
     place = tmp_path / "d.zarr"
     with nczfs.open(str(place), "w", format=layout, consolidated=True) as dataset:
@@ -44,3 +53,34 @@ def test_the_consolidated_copy_is_what_zarr_python_makes(tmp_path: Path, layout:
     assert {k for k in ours["metadata"] if k.endswith((".zarray", ".zgroup"))} == {
         k for k in theirs["metadata"] if k.endswith((".zarray", ".zgroup"))
     }
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("format", FORMATS.names)
+def test_a_new_group_that_waited_is_in_a_copy_that_another_client_made_meanwhile(
+    format: str, after: bool
+) -> None:
+    single = FORMATS.named(format, FormatOptions())
+    for call in itertools.count():
+        zmap = MemoryZMap()
+        with open_zmap(zmap, "w", format=format, consolidated=True):
+            pass
+        faulty = Faulty(zmap)
+        with open_zmap(faulty, "r+") as root:
+            root.create_group("a/b", {"units": "m"})
+            faulty.arm(Fault(call, Unavailable, after=after, operations=frozenset({"write"})))
+            with suppress(Unavailable):
+                root.sync()
+            has_failed = bool(faulty.fired)
+            faulty.arm()
+            with open_zmap(zmap, "r+") as other:
+                other.create_group("theirs")
+        assert single.copy is not None
+        found = single.copy.read(bytes(zmap.read(parse_key(single.copy.key)).data))
+        assert found is not None
+        for path in ("a", "a/b"):
+            keys = {*single.consolidated_keys(path)}
+            stored = {str(stat.key) for stat in zmap.list(ROOT)}
+            assert keys.intersection(found.keys) == keys.intersection(stored) != set()
+        if not has_failed:
+            break
