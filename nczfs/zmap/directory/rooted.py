@@ -36,7 +36,7 @@ class RootedDirectory:
 
     def open_directory(self, path: str, flags: int = os.O_RDONLY) -> int:
         """Open a descriptor of a directory below the root; `flags` may be ``O_PATH``."""
-        if "/" not in path:
+        if "/" not in path and path != "..":
             try:  # a name right below the root that is no link leads nowhere else
                 return os.open(path or ".", flags | DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fd)
             except OSError as error:

@@ -43,6 +43,23 @@ def test_a_link_out_of_the_root_is_hidden_and_denied(
     assert (outside / "secret").read_bytes() == b"secret"
 
 
+def test_a_key_that_nothing_has_checked_does_not_lead_out_of_the_root(
+    zmap: DirectoryZMap, root: Path
+) -> None:
+    (root.parent / "secret").write_bytes(b"secret")
+    for ask in (
+        lambda key: zmap.read(key),
+        lambda key: zmap.stat(key),
+        lambda key: zmap.write(key, b"overwritten"),
+        lambda key: zmap.delete(key),
+    ):
+        with pytest.raises(AccessDenied):
+            ask(Key("../secret"))
+    assert (root.parent / "secret").read_bytes() == b"secret"
+    assert [*zmap.prefixes(Prefix(".."))] == []
+    assert [*zmap.list(Prefix(".."))] == []
+
+
 def test_a_directory_link_out_of_the_root_is_hidden_and_denied(
     zmap: DirectoryZMap, root: Path, outside: Path
 ) -> None:
