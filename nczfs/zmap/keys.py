@@ -118,8 +118,11 @@ def is_within(path: str, top: str) -> bool:
     return not top or path == top or path.startswith(f"{top}/")
 
 
-def moved(key: str, prefix: Prefix, goal: Prefix) -> Key:
-    """Return the key, or prefix, at or below `prefix` after that is renamed to `goal`."""
+def moved(key: str, prefix: str, goal: str) -> Key:
+    """Return the key, or prefix, at or below `prefix` after that is renamed to `goal`.
+
+    So also the path of a node in its dataset.
+    """
     return Key(goal + key[len(prefix) :])
 
 

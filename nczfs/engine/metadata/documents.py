@@ -330,6 +330,7 @@ class MetadataCache:
     def _requested(self, inquiry: Inquiry, bytes_max: int, name: str | None) -> Document:
         """Return a document as the store has it. Parameters and errors are those of `get`."""
         key, asked_at = inquiry.key, self._clock()
+        place = f"{self.zmap.name}/{key}"
         try:
             usual = min(bytes_max, USUAL_DOCUMENT_BYTES)
             blob = self.zmap.read(key, 0, usual)
@@ -340,13 +341,12 @@ class MetadataCache:
             self._keep(inquiry, KnownVersion(ABSENT, None, asked_at), None)
             return Document(None, ABSENT, None, asked_at)
         except CorruptStore as error:
-            place = f"{self.zmap.name}/{key}"
             raise BadMetadata(
                 f"{name or place}: {str(error).removeprefix(f'{place}: ')}"
             ) from error
         if blob.object_size > bytes_max:
             raise BadMetadata(
-                f"{name or f'{self.zmap.name}/{key}'}: a document of {blob.object_size} bytes "
+                f"{name or place}: a document of {blob.object_size} bytes "
                 f"is not read (limit {bytes_max})"
             )
         data = bytes(blob.data)

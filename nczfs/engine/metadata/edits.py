@@ -45,7 +45,7 @@ from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.model.hierarchy import Dimension, Variable
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join, moved
 
 log = logging.getLogger(__name__)
 
@@ -243,11 +243,11 @@ class Edits:
         """
         with self._lock:
             for known in [p for p in self._changes if is_within(p, path)]:
-                self._changes[goal + known[len(path) :]] = self._changes.pop(known)
+                self._changes[moved(known, path, goal)] = self._changes.pop(known)
                 self._applied.pop(known, None)
             self._begun.move(path, goal)
             for group in [g for g in self._dimensions if is_within(g, path)]:
-                new = goal + group[len(path) :]
+                new = moved(group, path, goal)
                 found = self._dimensions.pop(group)
                 self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
             self.revision += 1

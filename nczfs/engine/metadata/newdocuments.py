@@ -19,7 +19,7 @@ from nczfs.formats.base import Documents, MetadataFormat, Node
 from nczfs.formats.names import below
 from nczfs.formats.overlay import Overlay
 from nczfs.zmap.base import ABSENT, Blob, Version
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join, moved
 
 log = logging.getLogger(__name__)
 
@@ -214,8 +214,8 @@ class NewDocuments:
         """Note that a node has moved, with all below it: what it has there are copies."""
         with self._lock:
             for known in [p for p in self._sent if is_within(p, path)]:
-                self._sent[goal + known[len(path) :]] = {
-                    goal + key[len(path) :]: replace(sent, version=None)
+                self._sent[moved(known, path, goal)] = {
+                    moved(key, path, goal): replace(sent, version=None)
                     for key, sent in self._sent.pop(known).items()
                 }
 
