@@ -149,19 +149,19 @@ def test_two_that_warm_at_once_share_the_disk(store: Path, tmp_path: Path) -> No
     """SEMANTICS N11."""
     options = ("--memory-limit", "4MiB", "--max-cache-size", "64MiB", "--cache-dir", str(tmp_path))
     with mounted(store, *options) as path:
-        found: dict[str, tuple[int, str]] = {}
+        found: dict[str, tuple[int, str, str]] = {}
 
         def warm(name: str) -> None:
             done = nczfs("warm", path / "datasets/data.zarr" / name)
-            found[name] = (done.returncode, done.stdout)
+            found[name] = (done.returncode, done.stderr, done.stdout)
 
         threads = [threading.Thread(target=warm, args=(name,)) for name in ("t", "u", "")]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert found["t"] == found["u"] == (0, "8 chunks loaded: 8MiB on disk\n")
-        assert found[""] == (0, "17 chunks loaded: 16MiB on disk\n")
+        assert found["t"] == found["u"] == (0, "", "8 chunks loaded: 8MiB on disk\n")
+        assert found[""] == (0, "", "17 chunks loaded: 16MiB on disk\n")
         assert decoded(path) == 17
         assert status(path)["warming"] == []
 

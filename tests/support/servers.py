@@ -38,6 +38,7 @@ pytest_plugins = ["tests.support.httpd", "tests.support.s3_script"]
 TOOLS = Path(__file__).parent.parent / "tools"
 CEPH_PACKAGES = "radosgw ceph-mon ceph-osd ceph-common curl"
 DELAY_MS = 20
+CLIENT_ATTEMPTS = 10  # of a request that no test is about
 PLENTY_BYTES = 12 << 30
 
 
@@ -72,6 +73,7 @@ class S3Server:
                 s3={"addressing_style": "path"},
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
+                retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
             ),
         )
 
