@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
+from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.spill import SpillTier
@@ -50,7 +51,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         self.cache = ChunkCache(memory, clock=lambda: self.seconds, tier=self.tier)
         self.stored = dict.fromkeys(range(12), 0)
         self.oldest = dict.fromkeys(range(12), 0)
-        self.ahead: dict[int, LoadedChunk] = {}
+        self.ahead: dict[int, tuple[LoadedChunk, LoadedChunk | None]] = {}
 
     def teardown(self) -> None:
         self.cache.close()
@@ -100,15 +101,34 @@ class ChunkCacheMachine(RuleBasedStateMachine):
     def start(self, number: int, fresh: bool) -> None:
         chunk_id: ChunkId = (A, (number,))
         if self.cache.start_load(chunk_id, NBYTES, self.seconds if fresh else 0.0):
-            self.ahead[number] = self.load(number, self.cache.known(chunk_id))
+            known = self.cache.known(chunk_id)
+            self.ahead[number] = self.load(number, known), known
 
     @precondition(lambda self: self.ahead)
     @rule()
     def finish(self) -> None:
         """Until then, who asks for nothing fresh may be shown what was there before."""
-        number, loaded = self.ahead.popitem()
-        self.cache.finish_load((A, (number,)), NBYTES, loaded)
+        number, (loaded, known) = self.ahead.popitem()
+        self.cache.finish_load((A, (number,)), NBYTES, loaded, known)
         self.oldest[number] = max(self.oldest[number], int(loaded.version or 0))
+
+    @precondition(lambda self: len(self.ahead) < 2)
+    @rule(number=CHUNKS, fresh=st.booleans())
+    def keep(self, number: int, fresh: bool) -> None:
+        if number in self.ahead:
+            return
+        while self.tasks:
+            self.tasks.pop()()
+        chunk_id: ChunkId = (A, (number,))
+        fresh_since = self.seconds if fresh else 0.0
+        keeping = Keeping(self.cache.limit_bytes)
+        self.cache.keep(
+            chunk_id, lambda known: self.load_now(number, known), NBYTES, fresh_since, keeping
+        )
+        assert keeping.held.disk_bytes >= NBYTES
+        slot = self.tier.find(chunk_id)
+        assert slot is not None
+        assert slot.checked_at >= fresh_since
 
     @rule(number=CHUNKS)
     def change_by_somebody_else(self, number: int) -> None:

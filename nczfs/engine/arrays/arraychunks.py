@@ -438,9 +438,9 @@ class ArrayChunks:
         try:
             self.stored.check()
             if (as_of := self._listed_as_missing(claimed[0][0], fresh_since)) is not None:
-                for index, reserved in claimed:
+                for (index, reserved), (_, known) in zip(claimed, wanted, strict=True):
                     filled = self._filled(index, as_of)
-                    self._cache.finish_load((self.stored, index), reserved, filled)
+                    self._cache.finish_load((self.stored, index), reserved, filled, known)
                 return
             if len(wanted) == 1:
                 halves: Sequence[Fetched] = [self.source.fetch(*wanted[0])]
@@ -478,7 +478,7 @@ class ArrayChunks:
         try:
             loaded = self._counted(decode(), known, tally)
             self.stored.check()
-            self._cache.finish_load((self.stored, index), reserved, loaded)
+            self._cache.finish_load((self.stored, index), reserved, loaded, known)
         except NczfsError as error:
             self._fail([claimed], error)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it

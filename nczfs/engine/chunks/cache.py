@@ -201,11 +201,18 @@ class ChunkCache:
         entry = self._entries.get(chunk_id)
         return entry.loaded if entry is not None else self._tier.known(chunk_id)
 
-    def finish_load(self, chunk_id: ChunkId, reserved: int, loaded: LoadedChunk) -> None:
-        """End a load that `start_load` granted."""
+    def finish_load(
+        self, chunk_id: ChunkId, reserved: int, loaded: LoadedChunk, known: LoadedChunk | None
+    ) -> None:
+        """End a load that `start_load` granted.
+
+        Parameters
+        ----------
+        known : what was known of the chunk; the same object as `loaded` if it was confirmed.
+        """
         with self._lock:
             self._used -= reserved
-            entry = self._settle(chunk_id, loaded, 0.0)
+            entry = self._settle(chunk_id, loaded, known, 0.0)
             if entry is not None:
                 # It must not be evicted before chunks that were read, only because it was not read
                 # yet.
@@ -252,7 +259,7 @@ class ChunkCache:
             self._disown(chunk_id)
             # Counted as read whole, since a program that writes an array does not also read it
             # across chunks.
-            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
+            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0), is_new=True)
         self._tier.flush()
 
     def drop(self, chunk_id: ChunkId) -> None:
@@ -386,7 +393,7 @@ class ChunkCache:
         self._tier.wait_briefly(nbytes, PATIENCE_S)
         with self._turn:
             self._end_turn(nbytes)
-            entry = self._settle(chunk_id, loaded, access.share, is_kept=access is UNREAD)
+            entry = self._settle(chunk_id, loaded, known, access.share, is_kept=access is UNREAD)
             if entry is not None:
                 entry.pins += 1
         self._tier.flush()
@@ -398,7 +405,13 @@ class ChunkCache:
         self._turn.notify_all()
 
     def _settle(
-        self, chunk_id: ChunkId, loaded: LoadedChunk, share_read: float, *, is_kept: bool = False
+        self,
+        chunk_id: ChunkId,
+        loaded: LoadedChunk,
+        known: LoadedChunk | None,
+        share_read: float,
+        *,
+        is_kept: bool = False,
     ) -> _Entry | None:
         load = self._loads.pop(chunk_id, None)
         is_dropped = load is not None and load.is_dropped
@@ -409,7 +422,8 @@ class ChunkCache:
         else:
             entry = _Entry(loaded, min(checked_at, loaded.as_of), share_read)
             if not is_dropped:
-                self._replace(chunk_id, entry)
+                # What is confirmed may be on the disk alone by now, where it is as good as before.
+                self._replace(chunk_id, entry, is_new=loaded is not known)
                 if is_kept:
                     self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
         if load is not None:
@@ -417,9 +431,8 @@ class ChunkCache:
             load.done.set()
         return entry
 
-    def _replace(self, chunk_id: ChunkId, entry: _Entry) -> None:
-        current = self._entries.get(chunk_id)
-        if current is None or current.loaded is not entry.loaded:
+    def _replace(self, chunk_id: ChunkId, entry: _Entry, *, is_new: bool) -> None:
+        if is_new:
             self._tier.forget(chunk_id)
         self._remove(chunk_id)
         self._insert(chunk_id, entry)

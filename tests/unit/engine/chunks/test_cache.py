@@ -209,7 +209,7 @@ def test_what_was_read_ahead_and_dropped_meanwhile_is_not_kept() -> None:
     assert cache.start_load((A, (0,)), 1000, 0.0)
     cache.drop((A, (0,)))
     assert not cache.start_load((A, (0,)), 1000, 0.0)
-    cache.finish_load((A, (0,)), 1000, loaded(1))
+    cache.finish_load((A, (0,)), 1000, loaded(1), None)
     assert cache.peek((A, (0,)), 0.0) is None
     assert cache.used_bytes == 0
 
@@ -231,7 +231,7 @@ def test_a_load_that_began_before_is_not_fresh_enough_for_who_comes_after() -> N
     cache = ChunkCache(1 << 20, clock=lambda: seconds)
     assert cache.start_load((A, (0,)), 1000, 0.0)
     seconds = 9.0
-    cache.finish_load((A, (0,)), 1000, loaded(1))
+    cache.finish_load((A, (0,)), 1000, loaded(1), None)
     assert cache.peek((A, (0,)), 1.0) is not None
     assert cache.peek((A, (0,)), 5.0) is None
 
@@ -243,7 +243,7 @@ def test_what_was_read_goes_before_what_was_read_ahead() -> None:
             pass
         assert cache.peek((A, (number,)), 0.0) is not None
     assert cache.start_load((A, (3,)), 1000, 0.0)
-    cache.finish_load((A, (3,)), 1000, loaded(3))
+    cache.finish_load((A, (3,)), 1000, loaded(3), None)
     with cache.pinned((A, (4,)), lambda known: loaded(4), 1000, 0.0):
         pass
     assert cache.peek((A, (3,)), 0.0) is not None
@@ -278,7 +278,7 @@ class CacheMachine(RuleBasedStateMachine):
     def end(self, succeeds: bool) -> None:
         number = self.ahead.pop()
         if succeeds:
-            self.cache.finish_load((A, (number,)), 100, loaded(number, 100))
+            self.cache.finish_load((A, (number,)), 100, loaded(number, 100), None)
         else:
             self.cache.fail_load((A, (number,)), 100, Unavailable("x"))
 

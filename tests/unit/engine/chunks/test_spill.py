@@ -24,7 +24,7 @@ from nczfs.engine.chunks.chunkaccess import ChunkAccess
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
-from nczfs.engine.chunks.spill import SpillTier, spill_tier
+from nczfs.engine.chunks.spill import Spilled, SpillTier, spill_tier
 from nczfs.engine.chunks.spillfile import BLOCK_BYTES, SpillFile, default_directory
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import EngineOptions
@@ -264,8 +264,9 @@ def test_reading_ahead_confirms_what_is_spilled(reader: Reader) -> None:
     assert not reader.cache.start_load(chunk_id, NBYTES, 0.0)
     reader.seconds = 10.0
     assert reader.cache.start_load(chunk_id, NBYTES, 5.0)
-    loaded = reader.store.loader(0)(reader.cache.known(chunk_id))
-    reader.cache.finish_load(chunk_id, NBYTES, loaded)
+    known = reader.cache.known(chunk_id)
+    loaded = reader.store.loader(0)(known)
+    reader.cache.finish_load(chunk_id, NBYTES, loaded, known)
     reader.point(0, fresh_since=9.0)
     assert reader.store.confirmed == [0]
 
@@ -424,6 +425,34 @@ def test_what_has_no_place_in_memory_waits_for_the_disk(
         reader.cache.keep((A, (1,)), reader.store.loader(1), NBYTES, 0.0, keeping)
     assert keeping.held == Footprint(1, 0, NBYTES)
     assert reader.store.loads.count(1) == 1
+
+
+def test_what_is_kept_stays_on_the_disk_when_it_is_confirmed(reader: Reader) -> None:
+    """Also if it is in memory no more when the store has answered."""
+    chunk_id: ChunkId = (A, (0,))
+    reader.cache.keep(chunk_id, reader.store.loader(0), NBYTES, 0.0, Keeping(ROOM))
+    slot = reader.tier.find(chunk_id)
+    assert slot is not None
+    reader.seconds = 10.0
+
+    def load_last(known: LoadedChunk | None) -> LoadedChunk:
+        assert not isinstance(known, Spilled)
+        for number in range(1000, 1000 + 2 * IN_MEMORY):
+            reader.chunk(number)
+        assert reader.is_spilled(0)
+        return reader.store.loader(0)(known)
+
+    reader.cache.keep(chunk_id, load_last, NBYTES, 5.0, Keeping(ROOM))
+    assert reader.tier.find(chunk_id) is slot
+    assert reader.store.confirmed == [0]
+
+    reader.seconds = 20.0
+    assert reader.cache.start_load(chunk_id, NBYTES, 15.0)
+    known = reader.cache.known(chunk_id)
+    reader.cache.finish_load(chunk_id, NBYTES, load_last(known), known)
+    assert reader.tier.find(chunk_id) is slot
+    reader.point(0, fresh_since=15.0)
+    assert reader.store.loads.count(0) == 1
 
 
 def test_without_a_disk_memory_keeps_what_it_can(tmp_path: Path) -> None:
