@@ -416,6 +416,12 @@ def concern(subjects: Mapping[str, Collection[tuple[str, ...]]], variable: Varia
     )
 
 
+def listing(changes: Iterable[NodeChange], name: str) -> list[NodeChange]:
+    """Return those changes of a group by which it lists a new node, not those of an older one."""
+    added = (c for c in changes if isinstance(c, AddMember | GroupBecomesArray))
+    return [change for change in added if change.name == name]
+
+
 def in_order_of_storing(nodes: Mapping[str, Node]) -> list[list[str]]:
     """Return paths, grouped: variables, then groups, the deepest first, the root last."""
 

@@ -19,6 +19,7 @@ from nczfs.engine.metadata.changes import (
     apply_what_fits,
     concern,
     in_order_of_storing,
+    listing,
 )
 from nczfs.engine.metadata.claims import covered_names, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
@@ -363,13 +364,11 @@ class Edits:
             log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._begun.undo(path, lost, self.format.names.nodes)
+            if any(change.makes for change in lost):
+                above, _, name = path.rpartition("/")
+                self.drop(above, listing(self.changes_of(above), name))
             self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, failures[path])
-            if path and any(change.makes for change in lost):
-                above, _, name = path.rpartition("/")
-                self.drop(
-                    above, (c for c in self.changes_of(above) if c.subject == ("member", name))
-                )
 
     def _reason_to_wait(
         self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]

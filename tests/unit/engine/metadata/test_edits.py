@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nczfs.engine.metadata.changes import AddMember
+from nczfs.engine.metadata.changes import AddMember, MemberChange, RemoveMember, RenameMember
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import (
     AccessDenied,
@@ -149,6 +149,23 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
     dataset.attrs["title"] = "T"
     dataset.close()
     assert seen(memory, lambda d: d.attrs["title"]) == "T"
+
+
+@pytest.mark.parametrize("change", [RemoveMember("new"), RenameMember("new", "other")])
+def test_a_change_of_a_name_that_another_client_made_outlasts_the_refused_creation_of_it(
+    change: MemberChange,
+) -> None:
+    memory = MemoryZMap()
+    open_zmap(memory, "w", format="nczarr-L3").close()
+    with open_zmap(memory, "r+") as dataset:
+        dataset.create_group("new")
+        with open_zmap(memory, "r+") as other:
+            other.create_variable("new", (), "f8")
+        dataset._dataset.edits.add("", change)
+        with pytest.raises(NameTaken):
+            dataset.sync()
+        dataset.sync()
+    assert "new" not in seen(memory, lambda d: [*d.variables, *d.groups])
 
 
 def test_a_variable_that_is_made_again_replaces_none_that_another_client_made_meanwhile(
