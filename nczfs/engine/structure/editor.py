@@ -12,6 +12,7 @@ from nczfs.engine.metadata.changes import (
     AddMember,
     DeleteAttribute,
     GroupBecomesArray,
+    MemberChange,
     NodeChange,
     SetAttribute,
 )
@@ -74,7 +75,7 @@ class Editor:
 
     def create_root(self) -> None:
         """Make the root group."""
-        self._add("", Create(self._new_group("", ())))
+        self._add("", [Create(self._new_group("", ()))])
 
     def create_group(self, path: str, attributes: Iterable[Attribute] = ()) -> GroupHeader:
         """Make a group, and missing groups above it.
@@ -138,13 +139,10 @@ class Editor:
     def add_variable(self, variable: Variable) -> Variable:
         """Make a variable exactly as it is described. Raises NameTaken, Unsupported."""
         with self._names.changing(lambda: variable.path):
-            above = parent_of(variable.path)
             self._check_free(variable.path)
             self._list_unlimited(variable.dimensions)
-            self._add(variable.path, Create(variable))
-            if self._group(above).arrays is not None:
-                self._dataset.edits.add(above, AddMember(variable.name, is_group=False))
-            return variable
+            listing = AddMember(variable.name, is_group=False)
+            return self._add_variable(variable, [Create(variable)], listing)
 
     def add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         """Make a group with the name and attributes of another dataset's; the group above exists.
@@ -158,7 +156,7 @@ class Editor:
 
     def add_attributes(self, path: str, attributes: Iterable[Attribute]) -> None:
         """Give a node the attributes of another one. Raises Unsupported."""
-        self._add_all(path, [SetAttribute(attribute) for attribute in attributes])
+        self._add(path, [SetAttribute(attribute) for attribute in attributes])
 
     def add_dimension(self, dimension: Dimension) -> Dimension:
         """Declare a dimension as described, including its length and group.
@@ -193,8 +191,7 @@ class Editor:
             if self._dataset.format.declares:
                 raise Unsupported(f"{self._dataset.format.name}: the root has to be a group")
             self._dataset.edits.forget("")
-            self._add("", Create(variable))
-            return variable
+            return self._add_variable(variable, [Create(variable)])
 
     def turn_into_variable(self, path: str, declaration: VariableDeclaration) -> Variable:
         """Turn an empty group into a variable, which keeps its attributes and gets declared ones.
@@ -212,10 +209,8 @@ class Editor:
             above = parent_of(path)
             variable = self.described(path, whole, self._wanted_dimensions(above, whole))
             declared = {each.name for each in declaration.attributes}
-            self._add(path, *turning(header, variable, declared))
-            if self._group(above).arrays is not None:
-                self._dataset.edits.add(above, GroupBecomesArray(variable.name))
-            return variable
+            changes = turning(header, variable, declared)
+            return self._add_variable(variable, changes, GroupBecomesArray(variable.name))
 
     def complete_variable(self, path: str) -> None:
         """Remove what an interrupted `turn_into_variable` has left of a group, not the root."""
@@ -344,7 +339,7 @@ class Editor:
                 named = named if nc_type is None else as_fill_value(named, nc_type)
             changes.append(SetAttribute(named, array=array))
         dependents.check_attributes(self._dataset, path, [each.attribute for each in changes])
-        self._add_all(path, changes)
+        self._add(path, changes)
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
         """Change the format of a dataset without variables. Raises NotWritable."""
@@ -368,7 +363,7 @@ class Editor:
         # As text, because NaN equals nothing.
         new = [each for each in attributes if repr(known.get(each.name)) != repr(each)]
         dependents.check_attributes(self._dataset, path, new)
-        self._add_all(path, [SetAttribute(attribute, array=array) for attribute in new])
+        self._add(path, [SetAttribute(attribute, array=array) for attribute in new])
 
     def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
         """Remove an attribute if it exists. Parameters are those of `set_attribute`."""
@@ -439,16 +434,25 @@ class Editor:
         """
         self._dataset.store(asked or None)
 
-    def _add_all(self, path: str, changes: Sequence[NodeChange]) -> None:
-        """Add changes of one node, checked once, because that takes as long as all of it."""
-        if changes:
-            self._dataset.edits.check(path, *changes)
-            self._dataset.edits.add_together([(path, change) for change in changes])
+    def _add(self, path: str, changes: Sequence[NodeChange], *listing: MemberChange) -> None:
+        """Add changes of one node, checked once, because that takes as long as all of it.
 
-    def _add(self, path: str, change: NodeChange, *others: NodeChange) -> None:
-        self._add_all(path, [change, *others])
-        if isinstance(change, Create) and isinstance(change.node, Variable):
-            self._dataset.array(change.node).stored.is_new = True
+        With them comes the node's `listing` by its group, if that has a list, so that nothing
+        stores them without it.
+        """
+        if changes:
+            above = parent_of(path)
+            lists = bool(listing) and self._group(above).groups is not None
+            self._dataset.edits.check(path, *changes)
+            listings = [(above, each) for each in listing if lists]
+            self._dataset.edits.add_together([*((path, each) for each in changes), *listings])
+
+    def _add_variable(
+        self, variable: Variable, changes: Sequence[NodeChange], *listing: MemberChange
+    ) -> Variable:
+        self._add(variable.path, changes, *listing)
+        self._dataset.array(variable).stored.is_new = True
+        return variable
 
     def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         listed: tuple[str, ...] | None = () if self._dataset.format.declares else None
@@ -457,10 +461,7 @@ class Editor:
     def _add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         self._check_free(path)
         group = self._new_group(path, attributes)
-        above = self._group(parent_of(path))
-        self._add(path, Create(group))
-        if above.groups is not None:
-            self._dataset.edits.add(above.path, AddMember(group.name, is_group=True))
+        self._add(path, [Create(group)], AddMember(group.name, is_group=True))
         return group
 
     def _check_free(self, path: str) -> None:
@@ -481,7 +482,7 @@ class Editor:
         """Declare dimensions of one group."""
         if self._dataset.format.declares:
             for group in {dimension.group for dimension in dimensions}:
-                self._add_all(group, [AddDimension(dimension) for dimension in dimensions])
+                self._add(group, [AddDimension(dimension) for dimension in dimensions])
         else:
             self._list_unlimited(dimensions)
             for dimension in dimensions:
@@ -489,7 +490,7 @@ class Editor:
 
     def _list_unlimited(self, dimensions: Iterable[Dimension]) -> None:
         for dimension in groupdimensions.unlisted(self._dataset, dimensions):
-            self._add(dimension.group, AddDimension(dimension))
+            self._add(dimension.group, [AddDimension(dimension)])
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
         return groupdimensions.declared(self._dataset, group, name)
