@@ -204,9 +204,12 @@ def _check_group(dataset: Dataset, path: str) -> None:
 
 
 def _take_out(dataset: Dataset, path: str) -> None:
-    """Take a member out of the list of its group and out of the consolidated copy."""
+    """Take a member out of the list of its group and out of the consolidated copy.
+
+    Another client may have put it there since the list was read, which is read again to be changed.
+    """
     above, name = parent_of(path), path.rpartition("/")[2]
-    if _lists(dataset, above, name):
+    if _listed(dataset, above) is not None:
         _store_lists(dataset, above, [name], path)
     dataset.copy.update(path)
 
@@ -260,11 +263,12 @@ def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: st
         raise failures[group]
 
 
-def _lists(dataset: Dataset, group: str, name: str) -> bool:
+def _listed(dataset: Dataset, group: str) -> tuple[str, ...] | None:
+    """Return the members that a group lists; None: it has no list."""
     loaded = dataset.load(group)
-    if loaded is None or not isinstance(loaded.node, GroupHeader):
-        return False
-    return name in (*(loaded.node.arrays or ()), *(loaded.node.groups or ()))
+    if loaded is None or not isinstance(loaded.node, GroupHeader) or loaded.node.arrays is None:
+        return None
+    return *loaded.node.arrays, *(loaded.node.groups or ())
 
 
 def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
@@ -281,7 +285,7 @@ def _check_left(dataset: Dataset, path: str, keys: list[Key]) -> None:
         raise NoSuchNode(
             f"{place}: no group or variable, but it holds {strange}; nothing was removed"
         )
-    if not keys and not _lists(dataset, above, path.rpartition("/")[2]):
+    if not keys and path.rpartition("/")[2] not in (_listed(dataset, above) or ()):
         raise NoSuchNode(f"{place}: no group or variable")
 
 

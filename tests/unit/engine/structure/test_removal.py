@@ -80,6 +80,28 @@ def test_a_node_goes_with_its_keys_from_its_group_and_from_the_copy(
         assert root.variables["w"][...].tolist() == VALUES.tolist()
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("path", ["new", "g/new"])
+@pytest.mark.parametrize("is_group", [False, True])
+def test_what_another_client_has_made_since_goes_from_its_group_too(
+    format: str, path: str, is_group: bool
+) -> None:
+    zmap = made(format)
+    above, _, name = path.rpartition("/")
+    with written_again(zmap) as root:
+        assert {*root.groups, *root.groups["g"].groups} == {"g", "deep"}
+        with written_again(zmap) as other:
+            if is_group:
+                other.create_group(path)
+            else:
+                (other.groups[above] if above else other).create_variable(name, (), "i4")
+        remove(root._dataset, path)
+    with open_zmap(zmap) as root:
+        group = root.groups[above] if above else root
+        assert group.problems == ()
+        assert name not in [*group.variables, *group.groups]
+
+
 def test_a_dimension_stays() -> None:
     """SEMANTICS W42."""
     zmap = made()
