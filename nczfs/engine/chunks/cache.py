@@ -166,6 +166,7 @@ class ChunkCache:
         else:
             entry = self._entries.get(chunk_id)
             keeping.in_memory(0 if entry is None else entry.loaded.nbytes + ENTRY_BYTES)
+        keeping.newest_lost = self._tier.newest_lost
 
     def settle(self, keeping: Keeping) -> None:
         """Wait until all that was kept is on the disk, or will never be there."""
@@ -257,9 +258,10 @@ class ChunkCache:
         self.absences.forget(chunk_id[0])
         with self._lock:
             self._disown(chunk_id)
+            self._tier.forget(chunk_id)
             # Counted as read whole, since a program that writes an array does not also read it
             # across chunks.
-            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0), is_new=True)
+            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
         self._tier.flush()
 
     def drop(self, chunk_id: ChunkId) -> None:
@@ -422,8 +424,9 @@ class ChunkCache:
         else:
             entry = _Entry(loaded, min(checked_at, loaded.as_of), share_read)
             if not is_dropped:
-                # What is confirmed may be on the disk alone by now, where it is as good as before.
-                self._replace(chunk_id, entry, is_new=loaded is not known)
+                if loaded is not known:  # what is confirmed may be on the disk alone by now
+                    self._tier.forget(chunk_id)
+                self._replace(chunk_id, entry)
                 if is_kept:
                     self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
         if load is not None:
@@ -431,9 +434,7 @@ class ChunkCache:
             load.done.set()
         return entry
 
-    def _replace(self, chunk_id: ChunkId, entry: _Entry, *, is_new: bool) -> None:
-        if is_new:
-            self._tier.forget(chunk_id)
+    def _replace(self, chunk_id: ChunkId, entry: _Entry) -> None:
         self._remove(chunk_id)
         self._insert(chunk_id, entry)
 

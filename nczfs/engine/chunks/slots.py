@@ -16,7 +16,12 @@ GHOSTS_MAX = 1 << 16
 
 
 class Slot:
-    """A chunk in the tier: first in memory, waiting to be written, then in the file."""
+    """A chunk in the tier: first in memory, waiting to be written, then in the file.
+
+    Attributes
+    ----------
+    number : of the chunks that the tier has taken, which also make room in this order.
+    """
 
     __slots__ = (
         "checked_at",
@@ -24,6 +29,7 @@ class Slot:
         "dtype",
         "loaded",
         "nbytes",
+        "number",
         "place",
         "read_bytes",
         "shape",
@@ -37,6 +43,7 @@ class Slot:
         self.shape = loaded.values.shape
         self.dtype = loaded.values.dtype
         self.nbytes = loaded.values.nbytes
+        self.number = 0
         self.loaded: LoadedChunk | None = loaded
         self.place: SpillPlace | None = None
         self.read_bytes = 0  # bytes of parts; see `is_worth_memory`

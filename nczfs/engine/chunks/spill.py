@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
@@ -81,6 +82,10 @@ class SpillTier:
     ----------
     submit : runs a function in another thread; RuntimeError if there are none any more.
     queue_bytes : may wait to be written, in memory that the cache leaves free for them.
+
+    Attributes
+    ----------
+    newest_lost : the number of the newest chunk that made room for others; 0: none did.
     """
 
     def __init__(
@@ -105,6 +110,8 @@ class SpillTier:
         self._is_short = False
         self._ghosts = Ghosts()
         self.waiting_bytes = 0
+        self._numbers = count(1)
+        self.newest_lost = 0
         _LIVING.add(self)
 
     @property
@@ -159,7 +166,10 @@ class SpillTier:
 
     def _take(self, slot: Slot) -> None:
         if len(self._slots) >= SLOTS_MAX:
-            self._release(self._slots.popitem(last=False)[1])
+            _, oldest = self._slots.popitem(last=False)
+            self._release(oldest)
+            self.newest_lost = oldest.number
+        slot.number = next(self._numbers)
         self._slots[slot.chunk_id] = slot
         if slot.nbytes:
             self._queue.append(slot)
@@ -316,9 +326,7 @@ class SpillTier:
             self._drop(slot)
             return
         if file.make_room(slot.nbytes):
-            with self._lock:
-                live = ((i, slot) for i, slot in self._slots.items() if not slot.is_gone)
-                self._slots = OrderedDict(live)
+            self._note_lost()
         try:
             place = file.append(_bytes_of(np.ascontiguousarray(loaded.values)))
         except OSError as error:
@@ -335,6 +343,13 @@ class SpillTier:
                 slot.loaded = None
             else:
                 file.release(place)
+
+    def _note_lost(self) -> None:
+        """Forget the chunks whose segments were emptied; those that had been forgotten are none."""
+        with self._lock:
+            for slot in [slot for slot in self._slots.values() if slot.is_gone]:
+                del self._slots[slot.chunk_id]
+                self.newest_lost = slot.number
 
     def _be_content(self, file: SpillFile, error: OSError) -> None:
         """Go on with the room that there is, because the disk has no more, or raise the error."""

@@ -478,6 +478,45 @@ def test_more_than_the_disk_takes_ends_when_the_first_is_gone(tmp_path: Path) ->
     assert sum(reader.cache.holds((A, (number,))) for number in range(count)) >= count - 5
 
 
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_chunk_that_is_not_there_any_more_shows_no_lack_of_room(
+    tmp_path: Path, is_changed: bool
+) -> None:
+    """SEMANTICS N9."""
+    reader = Reader(SpillTier(at_once, NBYTES, str(tmp_path), 64 * NBYTES))
+    keeping = Keeping(ROOM)
+
+    def keep(number: int, fresh_since: float, keeping: Keeping) -> None:
+        load = reader.store.loader(number)
+        reader.cache.keep((A, (number,)), load, NBYTES, fresh_since, keeping)
+
+    keep(0, 0.0, keeping)
+    if is_changed:
+        reader.seconds, reader.store.version = 100.0, "v2"
+        keep(0, 50.0, Keeping(ROOM))
+    else:
+        reader.cache.drop((A, (0,)))
+    for number in range(1, 50):
+        keep(number, 0.0, keeping)
+        assert not keeping.is_full
+    while not keeping.is_full:
+        number += 1
+        keep(number, 0.0, keeping)
+    assert 56 < number <= 68
+    assert sum(reader.cache.holds((A, (each,))) for each in range(1, number)) >= number - 6
+
+
+def test_what_is_written_replaces_what_is_on_the_disk_whatever_its_version(reader: Reader) -> None:
+    chunk_id = (A, (0,))
+    reader.spill(0)
+    written = LoadedChunk(np.zeros(SHAPE, "f4"), NBYTES, Version(reader.store.version))
+    reader.cache.put(chunk_id, written)
+    for number in range(1000, 1000 + 2 * IN_MEMORY):
+        reader.chunk(number)
+    known = reader.cache.known(chunk_id)
+    assert known is None or not known.values.any()
+
+
 def test_a_discarded_array_leaves_the_disk_and_others_stay(reader: Reader) -> None:
     other: ChunkId = (B, (0,))
     with reader.cache.pinned(other, reader.store.loader(7), NBYTES, 0.0, POINT):
