@@ -247,6 +247,7 @@ class SpillTier:
         """Drop a chunk, even if it is about to be written."""
         with self._lock:
             self._release(self._slots.pop(chunk_id, None))
+            self._written.notify_all()
 
     def discard(self, array: StoredArray) -> dict[ChunkId, int]:
         """Drop every chunk of an array. Returns how many bytes of each were here."""
@@ -316,6 +317,7 @@ class SpillTier:
                 if self._slots.get(slot.chunk_id) is slot:
                     return slot
                 self.waiting_bytes -= slot.nbytes
+                self._written.notify_all()
             self._is_writing = False
             return None
 

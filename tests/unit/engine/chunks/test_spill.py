@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -515,6 +517,39 @@ def test_what_is_written_replaces_what_is_on_the_disk_whatever_its_version(reade
         reader.chunk(number)
     known = reader.cache.known(chunk_id)
     assert known is None or not known.values.any()
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_who_waits_for_a_chunk_that_is_forgotten_waits_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_last: bool
+) -> None:
+    tasks: list[Callable[[], None]] = []
+    tier = SpillTier(tasks.append, NBYTES, str(tmp_path), 1 << 30)
+    reader, keeping, waits = Reader(tier), Keeping(ROOM), threading.Event()
+    reader.cache.keep((A, (0,)), reader.store.loader(0), NBYTES, 0.0, keeping)
+    wait = tier._written.wait
+
+    def waiting(timeout: float | None = None) -> bool:
+        waits.set()  # with the lock, which is only given back by what follows
+        return wait(timeout)
+
+    monkeypatch.setattr(tier._written, "wait", waiting)
+
+    def go_on() -> None:
+        if is_last:
+            reader.cache.settle(keeping)
+        else:
+            tier.wait_for_room(NBYTES)
+
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(go_on)
+        waits.wait()
+        reader.cache.drop((A, (0,)))
+        tasks.pop()()
+        try:
+            ended.result(timeout=60)
+        finally:
+            tier.close()
 
 
 def test_a_discarded_array_leaves_the_disk_and_others_stay(reader: Reader) -> None:
