@@ -42,7 +42,8 @@ class Slot:
         self.version = loaded.version
         self.shape = loaded.values.shape
         self.dtype = loaded.values.dtype
-        self.nbytes = loaded.values.nbytes
+        # A chunk that was never written is one element, which stays in memory.
+        self.nbytes = loaded.values.nbytes if loaded.nbytes else 0
         self.number = 0
         self.loaded: LoadedChunk | None = loaded
         self.place: SpillPlace | None = None

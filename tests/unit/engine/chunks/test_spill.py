@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
-from nczfs.engine.chunks.chunkaccess import ChunkAccess
+from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
@@ -550,6 +550,25 @@ def test_who_waits_for_a_chunk_that_is_forgotten_waits_no_longer(
             ended.result(timeout=60)
         finally:
             tier.close()
+
+
+def test_a_chunk_that_was_never_written_is_kept_without_any_bytes(reader: Reader) -> None:
+    def load(known: LoadedChunk | None) -> LoadedChunk:
+        reader.store.loads.append(0)
+        return LoadedChunk(np.broadcast_to(np.float32(3), SHAPE), 0, None)
+
+    keeping, chunk_id = Keeping(ROOM), (A, (0,))
+    reader.cache.keep(chunk_id, load, NBYTES, 0.0, keeping)
+    for number in range(1000, 1000 + 2 * IN_MEMORY):
+        reader.chunk(number)
+    reader.cache.settle(keeping)
+    assert keeping.held == Footprint(1, 0, 0)
+    assert reader.cache.disk_bytes == 0
+    assert reader.is_spilled(0)
+    for access in (POINT, WHOLE):
+        with reader.cache.pinned(chunk_id, load, NBYTES, 0.0, access) as values:
+            assert (values == 3).all()
+    assert reader.store.loads.count(0) == 1
 
 
 def test_a_discarded_array_leaves_the_disk_and_others_stay(reader: Reader) -> None:
