@@ -274,6 +274,10 @@ class Dataset(Hierarchy):
             return (*variable.problems, str(error))
         return variable.problems
 
+    def shows(self, key: str) -> bool:
+        """Return whether there is an object below the root, as `MetadataCache.shows` does."""
+        return self._metadata.shows(join(self.root, key))
+
     def forget(self, path: str) -> None:
         """Forget a node and all below it, including chunks, so that the store is asked again."""
         super().forget(path)

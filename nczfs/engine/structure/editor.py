@@ -16,11 +16,11 @@ from nczfs.engine.metadata.changes import (
     NodeChange,
     SetAttribute,
 )
-from nczfs.engine.metadata.newdocuments import left_of_group
-from nczfs.engine.metadata.newnodes import Create, DropGroup, turning
+from nczfs.engine.metadata.newnodes import Create, turning
 from nczfs.engine.structure import (
     dependents,
     groupdimensions,
+    leftgroups,
     relayout,
     removal,
     renaming,
@@ -215,11 +215,7 @@ class Editor:
     def complete_variable(self, path: str) -> None:
         """Remove what an interrupted `turn_into_variable` has left of a group, not the root."""
         with self._names.held(path):
-            dataset, above = self._dataset, self._group(parent_of(path))
-            if left_of_group(dataset.format.single, path, dataset.documents()):
-                dataset.edits.add(path, DropGroup())
-            if (name := path.rpartition("/")[2]) in (above.groups or ()):
-                dataset.edits.add(above.path, GroupBecomesArray(name))
+            self._dataset.edits.add_together(leftgroups.completing(self._dataset, path))
 
     def check_empty(self, path: str) -> None:
         """Raise NotWritable unless a group can become a variable: empty, and not the root."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.opennode import OpenNode
+from nczfs.engine.structure.leftgroups import is_left
 from nczfs.errors import (
     BadArgument,
     BadValue,
@@ -41,8 +42,8 @@ INFO_BYTES_MAX = 16 << 20
 class InfoFile(ViewFile):
     """The file that describes a group or variable; a group's can be replaced by another's.
 
-    An empty group becomes a variable if a variable's document is written to it. During a copy the
-    document of a variable may be written once more.
+    An empty group becomes a variable if a variable's document is written to it. During a copy, and
+    where that was interrupted, the document of a variable may be written once more.
 
     Parameters
     ----------
@@ -65,8 +66,10 @@ class InfoFile(ViewFile):
         self._dataset = dataset
         self._node = node
         self._was_group = isinstance(at.loaded.node, GroupHeader)
+        editing = context.editing_of(dataset)
         is_open = self._was_group or context.arrivals is not None
-        self._editing = context.editing_of(dataset) if is_open else None
+        is_open = is_open or (editing is not None and bool(at.path) and is_left(dataset, at.path))
+        self._editing = editing if is_open else None
         self.writable = self._editing is not None
         self._has_become = False
 

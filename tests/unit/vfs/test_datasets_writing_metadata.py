@@ -394,6 +394,33 @@ def test_an_empty_group_becomes_a_variable_by_its_info_json(
         assert root.groups["g"].variables["w"][0].tolist() == [-1, 5, -1]
 
 
+@pytest.mark.parametrize("left", [".zgroup", "the list of groups"])
+def test_the_same_info_json_completes_a_variable_of_which_a_kill_left_the_group(
+    fs: TreeFileSystem, store: ZMap, left: str
+) -> None:
+    """SEMANTICS W13."""
+    info = {"shape": [2], "dtype": "<i2", "dimensions": ["y"], "attributes": {"units": "m"}}
+    path = "datasets/n.zarr/g/w"
+    with open_zmap(Prefixed(store, parse_prefix("n.zarr")), "r+") as root:
+        root.groups["g"].create_dimension("y", 2)
+    fs.mkdir(find(fs, "datasets/n.zarr/g").ino, b"w", 0o755)
+    fs.sync()
+    keys = [parse_key(f"n.zarr/g/{name}") for name in ("w/.zgroup", ".zattrs", ".zgroup")]
+    before = {key: bytes(store.read(key).data) for key in keys}
+    echo(fs, f"{path}/info.json", json.dumps(info))
+    after = {str(stat.key): bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
+    for key in keys[:1] if left == ".zgroup" else keys[1:]:
+        store.write(key, before[key])
+    fs.refresh("")
+    assert find(fs, f"{path}/info.json").mode & 0o200
+    with pytest.raises(NotPermitted, match="is another variable"):
+        echo(fs, f"{path}/info.json", json.dumps({**info, "shape": [3], "dimensions": ["z"]}))
+    echo(fs, f"{path}/info.json", json.dumps(info))
+    fs.refresh("")
+    assert {str(s.key): bytes(store.read(s.key).data) for s in store.list(ROOT)} == after
+    assert not find(fs, f"{path}/info.json").mode & 0o222
+
+
 @pytest.mark.parametrize("source", ["v", "r"])
 def test_an_info_json_that_was_read_declares_another_variable(
     fs: TreeFileSystem, store: ZMap, source: str
