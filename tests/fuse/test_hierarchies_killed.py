@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from nczfs.zom import ArrayV2, GroupV2, Node, create, diff, dumps, from_store, to_v3
 from tests.fuse.test_hierarchies import run
-from tests.support.looking import mounting_of
-from tests.support.mounts import mounted, served
-from tests.support.places import Place, bucket_of
+from tests.support.killedcopies import is_copied_before
+from tests.support.mounts import mounted
+from tests.support.places import bucket_of
 from tests.support.servers import Faults
 from tests.support.settled import files_in
-from tests.support.waiting import until
 
 X = ArrayV2((4,), (2,), "<i4", 0, attributes={"_ARRAY_DIMENSIONS": ["x"], "units": "m"})
 OLD = to_v3(GroupV2({"g": GroupV2({"x0": X})}, {"title": "old"}))
@@ -43,32 +40,15 @@ def test_a_kill_leaves_a_valid_part_and_the_same_copy_adds_the_rest(
         if present is not None:
             create(place.url_of(name), present)
         fault = f"status:503 {method} path=/{name}/ skip={step}"
-        is_whole = _is_copied_before(fault, ceph_with_faults, place, spool, document, name)
+        copy = f"{name}/zom.json"
+        is_whole = is_copied_before(fault, ceph_with_faults, place, spool, document, copy)
         left = from_store(place.url_of(name))
         assert not left.problems
         assert bool(diff(left.node, NEW)) is not is_whole
         with mounted(place.url, "--spool-dir", str(spool)) as path:
-            again = run("cp", document, path / "datasets" / name / "zom.json")
+            again = run("cp", document, path / "datasets" / copy)
             assert (again.returncode, again.stderr) == (0, "")
         assert from_store(place.url_of(name)).node == NEW
         assert place.findings(name) == []
         assert files_in(spool) == []
     assert step > (3 if method == "PUT" else 1)
-
-
-def _is_copied_before(
-    fault: str, faults: Faults, place: Place, spool: Path, document: Path, name: str
-) -> bool:
-    """Copy a zom.json in a mount that is killed at a fault. Returns whether there was none."""
-    mounting = mounting_of(place.url, "--spool-dir", str(spool))
-    with served(mounting, expect=".", exit_codes=None) as mount, ThreadPoolExecutor(1) as pool:
-        file = mount.path / "datasets" / name / "zom.json"
-        file.parent.mkdir(exist_ok=True)
-        faults.set(fault)
-        copying = pool.submit(run, "cp", document, file)
-        try:
-            until(lambda: copying.done() or bool(faults.log()))
-        finally:
-            mount.process.send_signal(signal.SIGKILL)
-            faults.set()
-        return copying.result().returncode == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -14,12 +12,11 @@ import nczfs
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 from tests.fuse.test_hierarchies import run
-from tests.support.looking import mounting_of
-from tests.support.mounts import mounted, served
-from tests.support.places import Place, bucket_of
+from tests.support.killedcopies import is_copied_before
+from tests.support.mounts import mounted
+from tests.support.places import bucket_of
 from tests.support.servers import Faults
 from tests.support.settled import files_in
-from tests.support.waiting import until
 
 DECLARATION = '{"shape": [4], "dtype": "<i4", "dimensions": ["x"], "attributes": {"units": "m"}}'
 FORMATS = ("zarr2", "nczarr-L1", "nczarr-L3", "zarr3")
@@ -43,10 +40,11 @@ def test_a_kill_leaves_the_group_or_the_variable_and_the_same_copy_completes_it(
             root.create_variable("other", (), "f8")
             root.create_group("v").attrs["title"] = "T"
         fault = f"status:503 {method} path=/{name}/ skip={step}"
-        is_whole = _is_copied_before(fault, ceph_with_faults, place, spool, document, name)
+        copy = f"{name}/v/info.json"
+        is_whole = is_copied_before(fault, ceph_with_faults, place, spool, document, copy)
         _check_left(place.url_of(name), is_whole=is_whole)
         with mounted(place.url, "--spool-dir", str(spool), "--views", "copy") as path:
-            again = run("cp", document, path / "datasets" / name / "v/info.json")
+            again = run("cp", document, path / "datasets" / copy)
             assert (again.returncode, again.stderr) == (0, "")
         _check_left(place.url_of(name), is_whole=True)
         with closing(open_store(place.url_of(name))) as store:
@@ -56,22 +54,6 @@ def test_a_kill_leaves_the_group_or_the_variable_and_the_same_copy_completes_it(
         assert place.findings(name) == []
         assert files_in(spool) == []
     assert step > (1 if method == "PUT" else 0)
-
-
-def _is_copied_before(
-    fault: str, faults: Faults, place: Place, spool: Path, document: Path, name: str
-) -> bool:
-    """Copy an info.json in a mount that is killed at a fault. Returns whether there was none."""
-    mounting = mounting_of(place.url, "--spool-dir", str(spool))
-    with served(mounting, expect=".", exit_codes=None) as mount, ThreadPoolExecutor(1) as pool:
-        faults.set(fault)
-        copying = pool.submit(run, "cp", document, mount.path / "datasets" / name / "v/info.json")
-        try:
-            until(lambda: copying.done() or bool(faults.log()))
-        finally:
-            mount.process.send_signal(signal.SIGKILL)
-            faults.set()
-        return copying.result().returncode == 0
 
 
 def _check_left(url: str, *, is_whole: bool) -> None:

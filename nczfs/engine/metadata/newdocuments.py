@@ -302,6 +302,10 @@ def documents_of(
 
 def left_of_group(written_as: MetadataFormat, path: str, documents: Documents) -> dict[str, bytes]:
     """Return the documents by which a variable is described as a group, too."""
-    names = [k for k in written_as.group_keys(path) if k not in written_as.array_keys(path)]
-    found = {key: documents.get(key) for key in names}
+    found = {key: documents.get(key) for key in keys_of_group_alone(written_as, path)}
     return {key: data for key, data in found.items() if data is not None}
+
+
+def keys_of_group_alone(written_as: MetadataFormat, path: str) -> list[str]:
+    """Return the keys of the documents that a group at a path has, and a variable has not."""
+    return [key for key in written_as.group_keys(path) if key not in written_as.array_keys(path)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import GroupBecomesArray, NodeChange
-from nczfs.engine.metadata.newdocuments import left_of_group
+from nczfs.engine.metadata.newdocuments import keys_of_group_alone, left_of_group
 from nczfs.engine.metadata.newnodes import DropGroup
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import GroupHeader
@@ -30,8 +30,7 @@ def is_left(dataset: Dataset, path: str) -> bool:
 
     Raises as `completing`.
     """
-    written_as = dataset.format.single
-    keys = set(written_as.group_keys(path)).difference(written_as.array_keys(path))
+    keys = keys_of_group_alone(dataset.format.single, path)
     return any(map(dataset.shows, keys)) or _is_listed(dataset, path)
 
 

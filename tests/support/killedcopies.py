@@ -1,0 +1,38 @@
+"""A file that is copied into a mount, which is killed when its store fails."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.support.looking import mounting_of
+from tests.support.mounts import served
+from tests.support.places import Place
+from tests.support.servers import Faults
+from tests.support.waiting import until
+
+
+def is_copied_before(
+    fault: str, faults: Faults, place: Place, spool: Path, document: Path, name: str
+) -> bool:
+    """Copy a document in a mount that is killed at a fault. Returns whether there was none.
+
+    Parameters
+    ----------
+    name : of the copy, below `datasets/`; its directory is made if it is missing.
+    """
+    mounting = mounting_of(place.url, "--spool-dir", str(spool))
+    with served(mounting, expect=".", exit_codes=None) as mount, ThreadPoolExecutor(1) as pool:
+        file = mount.path / "datasets" / name
+        file.parent.mkdir(exist_ok=True)
+        faults.set(fault)
+        command = ["cp", str(document), str(file)]
+        copying = pool.submit(subprocess.run, command, capture_output=True, check=False)
+        try:
+            until(lambda: copying.done() or bool(faults.log()))
+        finally:
+            mount.process.send_signal(signal.SIGKILL)
+            faults.set()
+        return copying.result().returncode == 0
