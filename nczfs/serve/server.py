@@ -15,8 +15,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from types import FrameType
+from dataclasses import dataclass, field
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -95,13 +94,12 @@ def serve(
     ----------
     on_ready : called when clients are answered.
     """
-    with _signals() as ended, answering(app, listener, options) as server:
+    with _signals() as heard, answering(app, listener, options) as server:
         on_ready()  # the socket listens already
-        ended.wait()
+        heard.first.wait()
         log.info("ends; running answers have %g s", options.stop_s)
-        ended.clear()
         threading.Thread(
-            target=_force, args=(ended, server), name="nczfs-serve-end", daemon=True
+            target=_force, args=(heard.second, server), name="nczfs-serve-end", daemon=True
         ).start()
     if any(thread.name == _THREAD for thread in threading.enumerate()):
         log.error("gave up waiting for answers that cannot be cancelled")
@@ -126,25 +124,49 @@ def answering(
         thread.join(options.stop_s + _CLOSING_S)
 
 
-def _force(ended: threading.Event, server: uvicorn.Server) -> None:
-    ended.wait()
+def _force(asked: threading.Event, server: uvicorn.Server) -> None:
+    asked.wait()
     server.force_exit = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What is set by the first signal that asks for the end, and by the second one."""
+
+    first: threading.Event = field(default_factory=threading.Event)
+    second: threading.Event = field(default_factory=threading.Event)
+
+
 @contextlib.contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Yield an event that is set when a signal asks for the end."""
-    ended = threading.Event()
+def _signals() -> Iterator[_Heard]:
+    """Hear signals that ask for the end, whichever thread the kernel interrupts with them.
 
-    def hear(_signum: int, _frame: FrameType | None) -> None:
-        ended.set()
-
-    before = {number: signal.signal(number, hear) for number in _SIGNALS}
+    A handler in Python runs only when the main thread does, and that may wait for a lock, from
+    which a signal to another thread does not wake it. So another thread reads the pipe into which
+    the handler in C writes.
+    """
+    heard = _Heard()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    thread = threading.Thread(target=_hear, args=(reader, heard), name="nczfs-serve-signals")
+    thread.start()
+    fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
     try:
-        yield ended
+        yield heard
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(fd_before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+
+
+def _hear(reader: int, heard: _Heard) -> None:
+    while data := os.read(reader, 1):
+        if data[0] in _SIGNALS:
+            (heard.second if heard.first.is_set() else heard.first).set()
 
 
 def _config(app: ASGIApp, options: ServerOptions) -> uvicorn.Config:

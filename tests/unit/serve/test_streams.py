@@ -7,6 +7,8 @@ import logging
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -320,6 +322,23 @@ def test_answers_that_do_not_end_are_given_up(store: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
         connection.close()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_service_whichever_thread_it_interrupts(signum: signal.Signals) -> None:
+    """SEMANTICS V11."""
+    program = f"""if True:
+        import signal
+        import threading
+        from nczfs.serve.server import ServerOptions, listen, serve
+
+        def interrupt_another_thread():  # once the main thread waits
+            threading.Timer(0.5, signal.raise_signal, ({signum:d},)).start()
+
+        options = ServerOptions(port=0)
+        serve(None, listen(options), options, interrupt_another_thread)
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE_S)
 
 
 def test_slow_clients_take_little_memory_and_may_end_after_a_signal(store: Path) -> None:
