@@ -2,7 +2,8 @@
 
 If the event loop sends an invalidation while a buffered read of the same inode is in flight, the
 call waits for a page that only the loop can deliver, in a sleep that not even SIGKILL ends. So only
-this thread calls the kernel, and no other thread waits for it longer than `PATIENCE_S`.
+this thread calls the kernel, and no other thread waits for it longer than `PATIENCE_S`, or
+`WRITE_BACK_S` where changed pages would be lost otherwise.
 
 Old bytes must not get into the cache behind an invalidation. So a ticket is taken before bytes are
 read, an invalidation voids it when it is noted, and both are sent by this one thread: pages are put
@@ -17,6 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
@@ -29,6 +31,9 @@ from nczfs.vfs.base import Entry, InodeNo, PageTicket
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 0.1
+WRITE_BACK_S = 2.0
+"""How long a write waits until the kernel has written back the changed pages of other files."""
+
 PAGES_WAITING_BYTES_MAX = 8 << 20
 
 _Note: TypeAlias = "InodeNo | Entry"
@@ -114,7 +119,7 @@ class Invalidator:
                     self._notes.pop(entry, None)
         finally:
             with self._changed:
-                self._changed.wait_for(self._is_settled, PATIENCE_S)
+                self._changed.wait_for(partial(self._is_settled, PATIENCE_S), PATIENCE_S)
                 self._locked -= Counter(locks)
                 self._changed.notify_all()
 
@@ -125,9 +130,9 @@ class Invalidator:
             self._written[ino] += 1
             self._changed.notify_all()
         try:
-            yield self._settle
+            yield partial(self._settle, WRITE_BACK_S)
         finally:
-            self._settle()
+            self._settle(PATIENCE_S)
             with self._changed:
                 self._written -= Counter([ino])
                 self._changed.notify_all()
@@ -172,17 +177,17 @@ class Invalidator:
     def _is_putting(self, ino: InodeNo) -> bool:
         return isinstance(self._telling, _Pages) and self._telling.ticket.ino == ino
 
-    def _settle(self) -> None:
+    def _settle(self, patience_s: float) -> None:
         with self._changed:
-            self._changed.wait_for(self._is_settled, PATIENCE_S)
+            self._changed.wait_for(partial(self._is_settled, patience_s), patience_s)
 
-    def _is_settled(self) -> bool:
+    def _is_settled(self, patience_s: float) -> bool:
         """Return whether everything was sent that can be; the kernel itself may be waiting."""
         if self._thread is None or self._stopped:
             return True
         if self._telling is None:
             return self._next() is None
-        if time.monotonic() - self._telling_from > PATIENCE_S:
+        if time.monotonic() - self._telling_from > patience_s:
             return True  # it is stuck
         if isinstance(self._telling, _Pages):
             return self._next() is None

@@ -9,7 +9,8 @@ from errno import EPERM
 import pyfuse3
 import pytest
 
-from nczfs.fuse.invalidator import PAGES_WAITING_BYTES_MAX, Invalidator
+from nczfs.fuse import invalidator as invalidator_module
+from nczfs.fuse.invalidator import PAGES_WAITING_BYTES_MAX, PATIENCE_S, Invalidator
 from nczfs.vfs.base import InodeNo
 from tests.conftest import ExpectedWarnings
 
@@ -191,6 +192,23 @@ def test_a_write_waits_for_notes_of_other_files_and_those_of_its_own_wait_for_it
     assert kernel.told[:2] == [8, 9]
     finish(invalidator, kernel, 3)
     assert kernel.told == [8, 9, 7]
+
+
+def test_a_write_has_patience_until_changed_pages_of_other_files_are_written_back(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W68."""
+    monkeypatch.setattr(invalidator_module, "WRITE_BACK_S", 120.0)
+    invalidator = Invalidator()
+    invalidator.start()
+    kernel.open.clear()
+    with invalidator.writing(InodeNo(7)) as settle:
+        invalidator.invalidate_inode(InodeNo(8))
+        assert kernel.entered.wait(120)
+        threading.Timer(3 * PATIENCE_S, kernel.open.set).start()
+        settle()
+        assert kernel.told == [8]
+    invalidator.stop()
 
 
 def test_a_change_before_the_start_or_after_the_stop_waits_for_nothing(kernel: Kernel) -> None:
