@@ -108,6 +108,7 @@ class _Watch:
         self.signum: int | None = None
         self.deferrals: list[Callable[[], object]] = []
         self._is_raised = False
+        self._main = threading.main_thread().ident
         self._is_over = threading.Event()
         self._pipe = pipe
         self._thread = threading.Thread(target=self._run, name="nczfs-signals", daemon=True)
@@ -145,10 +146,18 @@ class _Watch:
         if first is not None:
             if self.signum is None:
                 self.signum = first
-            self._next_signal(LIMIT_S)
+            give_up = time.monotonic() + LIMIT_S
+            self._wake_main_thread(first)
+            for _ in range(2):  # the one that was just sent, and then another one from outside
+                self._next_signal(give_up - time.monotonic())
             if not self._is_over.is_set():
                 self._end_process(self.signum)
         os.close(self._pipe)
+
+    def _wake_main_thread(self, signum: int) -> None:
+        """Let the main thread call `hear`; the kernel may have interrupted any thread."""
+        if self._main is not None and not self._is_over.is_set():
+            signal.pthread_kill(self._main, signum)
 
     def _next_signal(self, limit_s: float) -> int | None:
         """Return the next signal; None: the time is over, or the block has ended."""
@@ -186,8 +195,8 @@ def _watching() -> Iterator[_Watch]:
     try:
         yield watch
     finally:
+        signal.set_wakeup_fd(fd_before)
+        watch.end(writer)  # which sends no signal from then on
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
-        signal.set_wakeup_fd(fd_before)
-        watch.end(writer)
         _watch = before

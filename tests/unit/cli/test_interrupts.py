@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,29 @@ def test_what_does_not_end_in_time_is_ended_and_says_what_it_leaves(
     assert UNFINISHED in os.listdir(tmp_path / "d")
     assert run("import", file, tmp_path / "d").returncode == 1
     assert run("import", file, tmp_path / "d", "--overwrite").returncode == 0
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_command_ends_in_order_whichever_thread_is_interrupted(signum: signal.Signals) -> None:
+    """The main thread waits for a lock, which a signal to another thread does not end."""
+    program = f"""if True:
+        import signal
+        import sys
+        import threading
+        from nczfs.cli import interrupts
+
+        try:
+            with interrupts.handled():
+                threading.Timer(0.5, signal.raise_signal, ({signum:d},)).start()
+                try:
+                    threading.Event().wait()
+                finally:
+                    print("what was half made is removed")
+        except interrupts.Ended as end:
+            sys.exit(end.status)
+    """
+    done = subprocess.run([sys.executable, "-c", program], check=False, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout) == (STATUS[signum], b"what was half made is removed\n")
 
 
 def test_the_second_signal_ends_at_once(file: Path, tmp_path: Path) -> None:
