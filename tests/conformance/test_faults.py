@@ -338,7 +338,7 @@ def test_an_operation_outlasts_the_failure_of_any_of_its_requests(
             return failure(asked, reply) if next(numbers) == failing else reply
 
         with serving(fail_or_serve) as server:
-            options = StoreOptions(request_timeout_s=5.0, attempt_timeout_s=1.0)
+            options = StoreOptions(request_timeout_s=60.0, attempt_timeout_s=2.0)
             zmap = HttpZMap(f"{server.endpoint_url}/data", options)
             assert operation(zmap) == expected
             zmap.close()

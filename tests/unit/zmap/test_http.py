@@ -200,7 +200,7 @@ def test_of_a_long_answer_no_more_is_read_than_wanted(serve: Serve) -> None:
     ids=["500", "503", "429", "wrong", "short", "nowhere", "cut", "stalled"],
 )
 def test_a_read_outlasts_what_passes_and_names_what_lasts(serve: Serve, bad: Reply) -> None:
-    server, zmap = serve(first(2, bad), attempt_timeout_s=1.0)
+    server, zmap = serve(first(2, bad), attempt_timeout_s=3.0)
     assert bytes(zmap.read(KEY, 5, 15).data) == DATA[5:15]
     assert len(server.asked) == 3
     _, lasting = serve(lambda asked: bad, request_timeout_s=0.6)
@@ -217,7 +217,7 @@ def test_a_server_that_asks_for_a_pause_beyond_the_deadline_is_left_alone(serve:
 
 def test_nobody_at_the_other_end_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    zmap = HttpZMap("http://127.0.0.1:1/data", StoreOptions(request_timeout_s=0.5))
+    zmap = HttpZMap("http://127.0.0.1:1/data", StoreOptions(request_timeout_s=2.0))
     with pytest.raises((Unavailable, DeadlinePassed), match="refused"):
         zmap.read(KEY)
 

@@ -99,7 +99,7 @@ def server() -> Iterator[Holding]:
 def test_the_next_write_of_a_key_is_sent_when_the_connection_of_the_late_one_is_closed(
     server: Holding, credentials: object
 ) -> None:
-    options = StoreOptions(endpoint_url=server.url, request_timeout_s=2.0, attempt_timeout_s=2.0)
+    options = StoreOptions(endpoint_url=server.url, request_timeout_s=5.0, attempt_timeout_s=5.0)
     zmap = S3ZMap("bucket", options)
     try:
         with pytest.raises(DeadlinePassed):

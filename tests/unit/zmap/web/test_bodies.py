@@ -56,7 +56,7 @@ def test_a_large_body_that_ends_early_is_read_again_and_never_shown(
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     _, open_bucket = serve(script)
-    zmap = open_bucket(attempt_timeout_s=0.5)
+    zmap = open_bucket(attempt_timeout_s=2.0)
     assert zmap.read(KEY).data == body
     answers[:] = [answer(body[:-1], len(body))]
     with pytest.raises(Unavailable, match=KEY):
