@@ -66,7 +66,7 @@ class Asked:
 
     def __init__(self, ceph: S3Server, rounds: Rounds, bucket: str, *words: str) -> None:
         url = ceph.at(rounds.endpoint_url).url(bucket)
-        with store_served(url, "--read-only") as mount:
+        with store_served(url, "--read-only", "--request-timeout", "2m") as mount:
             command = [word.replace("SUB", f"{mount.path}/datasets/sub") for word in words]
             with rounds.of(mount.process.pid):
                 done = subprocess.run(command, check=True, capture_output=True)

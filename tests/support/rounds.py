@@ -19,7 +19,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 STEP_S = 0.003
-STILL_STEPS = 15
+STILL_S = 0.045
+STILL_STEPS = 4  # on a busy machine a look takes as long as many threads sleep
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 
 
@@ -87,17 +88,19 @@ class Rounds:
             come.set()
 
     def _let_through(self, ended: threading.Event) -> None:
-        still, before = 0, None
+        still, since, before = 0, time.monotonic(), None
         while not ended.is_set():
             time.sleep(STEP_S)
             now = _switches(self._pids)
             count = len(self._waiting)
             is_still = now is not None and not self._unanswered and (now, count) == before
-            still = still + 1 if is_still else 0
+            if not is_still:
+                still, since = 0, time.monotonic()
+            still += is_still
             before = (now, count)
-            if still >= STILL_STEPS and count:
+            if still >= STILL_STEPS and time.monotonic() - since >= STILL_S and count:
                 self._release()
-                still = 0
+                still, since = 0, time.monotonic()
 
 
 def _switches(pids: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
