@@ -10,13 +10,16 @@ from dataclasses import replace
 from typing import Unpack
 
 from nczfs.buffers import Buffer
-from nczfs.engine.lease.contention import LEASE, Clock, LeaseTerms
+from nczfs.engine.lease.contention import LEASE, Clock, Contender, LeaseTerms
 from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 
 QUICK = LeaseTerms(renew_s=0.5, settle_s=0.4, poll_s=0.05, idle_s=0.3, wait_s=30.0)
 """Terms for tests on the real clock; the term stays what it is."""
+
+LONG = LeaseTerms(renew_s=1000.0, term_s=3000.0)
+"""So long that the thread, which goes by the real clock, does nothing: the tests call `beat`."""
 
 
 class Unconditional(MemoryZMap):
@@ -100,6 +103,20 @@ class Time:
         return Clock(lambda: self.now + error_s, lambda: self.now, self.sleep)
 
 
+class User:
+    """A dataset, as a lease sees it."""
+
+    def __init__(self) -> None:
+        self.unsaved = False
+        self.forgotten = 0
+
+    def has_unsaved(self) -> bool:
+        return self.unsaved
+
+    def forget_clean(self) -> None:
+        self.forgotten += 1
+
+
 class ShortenedTime:
     """The time of this machine, in which nobody sleeps: it passes for all clocks at once.
 
@@ -126,3 +143,26 @@ class ShortenedTime:
 def lease_threads() -> list[threading.Thread]:
     """The threads that renew leases."""
     return [thread for thread in threading.enumerate() if thread.name == "nczfs-lease"]
+
+
+def other(zmap: Unconditional, time: Time) -> Contender:
+    """Another process that has the lease."""
+    found = Contender(zmap, ROOT, LONG, time.clock())
+    while (pause := found.advance()) is not None:
+        time.sleep(pause)
+    return found
+
+
+def contender(zmap: MemoryZMap, time: Time, error_s: float = 0.0) -> Contender:
+    """A process that may try for the lease, on the usual terms."""
+    return Contender(zmap, ROOT, LeaseTerms(), time.clock(error_s))
+
+
+def take(contender: Contender, time: Time, tries: int = 3) -> bool:
+    """Try for the lease, and say whether it was had."""
+    for _ in range(tries):
+        pause = contender.advance()
+        if pause is None:
+            break
+        time.sleep(pause)
+    return contender.is_valid

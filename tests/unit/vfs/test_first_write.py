@@ -113,6 +113,7 @@ def test_the_first_data_are_taken_while_the_right_to_send_them_is_acquired(
     fs = mount()
     handle = open_file(fs, V, os.O_WRONLY)
     assert store.trying.wait(WAIT_S)
+    assert len(takers()) == 1
     for first in range(0, len(FIELD), elements):
         fs.write(handle, 4 * first, (-FIELD)[first : first + elements].tobytes())
     synced = pool.submit(fs.fsync, handle, data_only=False)

@@ -9,66 +9,37 @@ import socket
 import pytest
 
 from nczfs.engine.lease import contention
-from nczfs.engine.lease.contention import (
-    CLAIM_BYTES_MAX,
-    LEASE,
-    PID_MAX,
-    Contender,
-    LeaseTerms,
-    parsed_claim,
-)
+from nczfs.engine.lease.contention import LEASE, Contender, LeaseTerms, parsed_claim
 from nczfs.engine.process import current_process
 from nczfs.errors import Unavailable
-from nczfs.zmap.keys import ROOT, Key, Prefix
-from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.keys import Key, Prefix
 from tests.conftest import ExpectedWarnings
-from tests.support.leases import Time, Unconditional
+from tests.support.leases import Time, Unconditional, contender, take
 
 TERMS = LeaseTerms()
 CLOCKS_DIFFER_S = TERMS.settle_s / 2
 
 
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def zmap() -> Unconditional:
-    return Unconditional()
-
-
-def contender(zmap: MemoryZMap, time: Time, error_s: float = 0.0) -> Contender:
-    return Contender(zmap, ROOT, TERMS, time.clock(error_s))
-
-
-def take(contender: Contender, time: Time, tries: int = 3) -> bool:
-    """Try for the lease, and say whether it was had."""
-    for _ in range(tries):
-        pause = contender.advance()
-        if pause is None:
-            break
-        time.sleep(pause)
-    return contender.is_valid
-
-
 def test_the_claim_says_who_and_for_how_long(zmap: Unconditional, time: Time) -> None:
     ours = contender(zmap, time)
-    start = time.now
-    assert take(ours, time)
-    (key,) = zmap.claims()
     process = current_process()
     assert process is not None
-    assert json.loads(bytes(zmap.read(key).data)) == {
+    claim = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "machine": process.machine,
         "started": process.started,
-        "random": key.rpartition("/")[2],
-        "start": start,
+        "random": ours.key.rpartition("/")[2],
+        "start": time.now,
         "expiry": time.now + TERMS.term_s,
-        "holds": True,
+        "holds": False,
     }
+    ours.advance()
+    assert json.loads(bytes(zmap.read(ours.key).data)) == claim
+    assert take(ours, time)
+    claim |= {"expiry": time.now + TERMS.term_s, "holds": True}
+    assert json.loads(bytes(zmap.read(ours.key).data)) == claim
+    assert zmap.claims() == [ours.key]
 
 
 def test_the_oldest_claim_wins_and_the_next_one_follows(zmap: Unconditional, time: Time) -> None:
@@ -288,6 +259,22 @@ def test_a_lease_that_expired_while_it_was_renewed_is_lost(zmap: Unconditional, 
     assert zmap.claims() == [other.key]
 
 
+@pytest.mark.parametrize(("early_s", "is_kept"), [(0.5, True), (0.0, False)])
+def test_a_renewal_has_to_arrive_before_the_lease_ends_for_its_holder(
+    zmap: Unconditional, time: Time, early_s: float, *, is_kept: bool
+) -> None:
+    ours = contender(zmap, time)
+    assert take(ours, time)
+    began = time.now
+    zmap.before = lambda asked: (
+        time.sleep(began + TERMS.term_s - TERMS.settle_s - early_s - time.now)
+        if asked == "write"
+        else None
+    )
+    assert ours.renew() is is_kept
+    assert ours.is_valid is is_kept
+
+
 def test_a_lease_counts_until_it_has_expired_on_all_clocks(zmap: Unconditional, time: Time) -> None:
     holder, other = contender(zmap, time), contender(zmap, time)
     assert take(holder, time)
@@ -326,6 +313,32 @@ def test_what_is_beside_the_claims_does_not_hide_them(
     assert other.first == holder.claim
 
 
+def test_who_waits_renews_its_claim_as_soon_as_that_is_due(zmap: Unconditional, time: Time) -> None:
+    holder, waiting = contender(zmap, time), contender(zmap, time)
+    assert take(holder, time)
+    waiting.advance()
+    time.sleep(TERMS.renew_s)
+    assert waiting.is_due
+    assert waiting.advance() == TERMS.poll_s
+    assert not waiting.is_due
+
+
+def test_rivals_are_others_who_hold_the_lease_or_wait_for_it(
+    zmap: Unconditional, time: Time
+) -> None:
+    """SEMANTICS W47."""
+    ours, rival = contender(zmap, time), contender(zmap, time)
+    assert take(ours, time)
+    assert not ours.has_rivals()
+    rival.advance()
+    assert ours.has_rivals()
+    assert rival.has_rivals()
+    rival.withdraw()
+    assert not ours.has_rivals()
+    time.sleep(TERMS.term_s + TERMS.settle_s + 1)
+    assert not rival.has_rivals()
+
+
 def test_who_waits_for_long_stays_in_the_queue(zmap: Unconditional, time: Time) -> None:
     holder, waiting = contender(zmap, time), contender(zmap, time)
     assert take(holder, time)
@@ -357,54 +370,6 @@ def test_datasets_of_one_store_have_leases_of_their_own(zmap: Unconditional, tim
     for root in ("a", "b/c"):
         assert take(Contender(zmap, Prefix(root), TERMS, time.clock()), time)
         assert len(zmap.claims(root)) == 1
-
-
-GOOD = {"host": "h", "pid": 1, "random": "x", "start": 0.0, "expiry": 1e12, "holds": True}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"[" * 4096,
-        b"\xff",
-        b"[]",
-        json.dumps(GOOD | {"random": "y"}).encode(),
-        json.dumps(GOOD | {"host": "two\nlines"}).encode(),
-        json.dumps(GOOD | {"host": 1}).encode(),
-        json.dumps(GOOD | {"pid": "1"}).encode(),
-        json.dumps(GOOD | {"pid": -1}).encode(),
-        json.dumps(GOOD | {"pid": 0}).encode(),
-        json.dumps(GOOD | {"pid": PID_MAX + 1}).encode(),
-        json.dumps(GOOD | {"machine": 1}).encode(),
-        json.dumps(GOOD | {"started": "1"}).encode(),
-        json.dumps(GOOD | {"expiry": float("inf")}).encode(),
-        json.dumps(GOOD | {"start": float("nan")}).encode(),
-        json.dumps(GOOD | {"start": [1]}).encode(),
-        json.dumps({"host": "h"}).encode(),
-        (b'{"start": ' + b"9" * 400 + b"}"),
-    ],
-)
-def test_what_is_no_claim_is_ignored_and_left_alone(
-    data: bytes, zmap: Unconditional, time: Time, expected_warnings: ExpectedWarnings
-) -> None:
-    good = parsed_claim("x", json.dumps(GOOD | {"pid": PID_MAX}).encode())
-    assert good is not None
-    assert (good.machine, good.started) == ("", 0)  # where a claim does not say them
-    assert parsed_claim("x", data) is None
-    key = Key(f"{LEASE}/x")
-    zmap.write(key, data)
-    expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
-    assert take(contender(zmap, time), time)
-    assert key in zmap.claims()
-
-
-def test_of_a_large_object_only_the_beginning_is_read(
-    zmap: Unconditional, time: Time, expected_warnings: ExpectedWarnings
-) -> None:
-    expected_warnings.add(r"\.nczfs-lease/x: is not a lease; ignored")
-    zmap.write(Key(f"{LEASE}/x"), b" " * CLAIM_BYTES_MAX + json.dumps(GOOD).encode())
-    assert take(contender(zmap, time), time)
 
 
 def _leave_claim(zmap: Unconditional, time: Time, **changes: object) -> Key:

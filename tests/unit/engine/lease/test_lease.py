@@ -6,12 +6,12 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from nczfs.engine.lease.contention import Contender, LeaseTerms
+from nczfs.engine.lease.contention import LeaseTerms
 from nczfs.engine.lease.lease import Lease, Leases
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import AccessDenied, LeaseNotHeld, StoreBusy, Unavailable
@@ -19,62 +19,15 @@ from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.zmap.keys import ROOT, Prefix
 from tests.conftest import ExpectedWarnings
-from tests.support.leases import Conditional, Time, Unconditional, lease_threads
-
-TERMS = LeaseTerms(renew_s=1000.0, term_s=3000.0)
-"""So long that the thread, which goes by the real clock, does nothing: the tests call `beat`."""
-
-
-class User:
-    """A dataset, as a lease sees it."""
-
-    def __init__(self) -> None:
-        self.unsaved = False
-        self.forgotten = 0
-
-    def has_unsaved(self) -> bool:
-        return self.unsaved
-
-    def forget_clean(self) -> None:
-        self.forgotten += 1
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def zmap() -> Unconditional:
-    return Unconditional()
-
-
-@pytest.fixture
-def leases(time: Time) -> Iterator[Leases]:
-    leases = Leases(terms=TERMS, clock=time.clock())
-    yield leases
-    leases.close()
-    assert lease_threads() == []
-
-
-@pytest.fixture
-def user() -> User:
-    return User()
-
-
-@pytest.fixture
-def lease(leases: Leases, zmap: Unconditional, user: User) -> Lease:
-    lease = leases.of(zmap, ROOT)
-    lease.add_user(user)
-    return lease
-
-
-def other(zmap: Unconditional, time: Time) -> Contender:
-    """Another process that has the lease."""
-    found = Contender(zmap, ROOT, TERMS, time.clock())
-    while (pause := found.advance()) is not None:
-        time.sleep(pause)
-    return found
+from tests.support.leases import (
+    LONG,
+    Conditional,
+    Time,
+    Unconditional,
+    User,
+    lease_threads,
+    other,
+)
 
 
 def test_where_conditions_hold_nothing_is_asked_and_no_thread_started(leases: Leases) -> None:
@@ -89,7 +42,7 @@ def test_where_conditions_hold_nothing_is_asked_and_no_thread_started(leases: Le
 
 def test_who_is_trusted_to_be_alone_takes_none(zmap: Unconditional, time: Time) -> None:
     """SEMANTICS W45."""
-    trusting = Leases(trusts=True, terms=TERMS, clock=time.clock())
+    trusting = Leases(trusts=True, terms=LONG, clock=time.clock())
     with trusting.of(zmap, ROOT).writing():
         assert zmap.claims() == []
     trusting.close()
@@ -134,14 +87,26 @@ def test_who_waits_in_vain_is_told_whose_it_is_and_leaves_nothing(
     )
     assert message is not None, told.value
     waited, left = map(int, message.groups())
-    assert waited == TERMS.wait_s
+    assert waited == LONG.wait_s
     # Of its term, and of the time by which clocks may differ, what is left.
-    assert left == pytest.approx(TERMS.term_s + TERMS.settle_s - (time.now - begun), abs=1)
+    assert left == pytest.approx(LONG.term_s + LONG.settle_s - (time.now - begun), abs=1)
     assert told.value.transient
-    assert TERMS.wait_s <= time.now - begun <= TERMS.wait_s + 1
+    assert LONG.wait_s <= time.now - begun <= LONG.wait_s + 1
     assert zmap.claims() == [holder.key]
     holder.withdraw()
     lease.require()
+
+
+@pytest.mark.parametrize("left_s", [0.0, 0.5, 1.0])
+def test_a_lease_that_is_about_to_end_does_so_in_a_second(
+    lease: Lease, zmap: Unconditional, time: Time, left_s: float
+) -> None:
+    """SEMANTICS W44: who is told to wait never waits for no time at all."""
+    killed = other(zmap, time)
+    assert killed.claim is not None
+    time.sleep(killed.remaining_s(killed.claim) - LONG.wait_s - left_s)
+    with pytest.raises(LeaseNotHeld, match=r"its lease ends in 1 s$"):
+        lease.require()
 
 
 def test_a_store_that_does_not_list_what_was_written_is_named(
@@ -158,12 +123,33 @@ def test_it_is_handed_over_when_nobody_used_it_for_a_while(
     lease.require()
     leases.beat()
     assert len(zmap.claims()) == 1
-    time.sleep(TERMS.idle_s)
+    time.sleep(LONG.idle_s)
     leases.beat()
     assert zmap.claims() == []
     assert user.forgotten == 2
     assert leases.held() == []
     lease.require()
+    assert len(zmap.claims()) == 1
+
+
+def test_it_is_kept_if_a_file_is_opened_while_it_is_found_unused(
+    lease: Lease,
+    leases: Leases,
+    zmap: Unconditional,
+    user: User,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEMANTICS W19."""
+
+    def open_meanwhile() -> bool:
+        lease.opened()
+        return False
+
+    lease.require()
+    time.sleep(LONG.idle_s)
+    monkeypatch.setattr(user, "has_unsaved", open_meanwhile)
+    leases.beat()
     assert len(zmap.claims()) == 1
 
 
@@ -174,12 +160,12 @@ def test_it_is_kept_as_long_as_something_is_open_or_not_stored(
     lease.opened()
     user.unsaved = True
     for end in (lease.closed, lambda: setattr(user, "unsaved", False)):
-        time.sleep(2 * TERMS.idle_s)
+        time.sleep(2 * LONG.idle_s)
         leases.beat()
         assert len(zmap.claims()) == 1
         end()
-        time.sleep(TERMS.idle_s / 2)
-    time.sleep(TERMS.idle_s)
+        time.sleep(LONG.idle_s / 2)
+    time.sleep(LONG.idle_s)
     leases.beat()
     assert zmap.claims() == []
 
@@ -190,11 +176,11 @@ def test_what_is_stored_meanwhile_does_not_close_an_open_file(
     lease.opened()
     with lease.writing():
         pass
-    time.sleep(2 * TERMS.idle_s)
+    time.sleep(2 * LONG.idle_s)
     leases.beat()
     assert len(zmap.claims()) == 1
     lease.closed()
-    time.sleep(TERMS.idle_s)
+    time.sleep(LONG.idle_s)
     leases.beat()
     assert zmap.claims() == []
 
@@ -203,12 +189,12 @@ def test_it_is_not_handed_over_while_the_store_is_written(
     lease: Lease, leases: Leases, zmap: Unconditional, time: Time
 ) -> None:
     with lease.writing():
-        time.sleep(TERMS.idle_s)
+        time.sleep(LONG.idle_s)
         leases.beat()
         assert len(zmap.claims()) == 1
     leases.beat()
     assert len(zmap.claims()) == 1
-    time.sleep(TERMS.idle_s)
+    time.sleep(LONG.idle_s)
     leases.beat()
     assert zmap.claims() == []
 
@@ -219,7 +205,7 @@ def test_a_renewal_that_fails_is_tried_again(
     lease.require()
     user.unsaved = True
     (before,) = leases.held()
-    time.sleep(TERMS.renew_s)
+    time.sleep(LONG.renew_s)
     zmap.before = failing
     leases.beat()
     assert leases.held() == [before]
@@ -245,7 +231,7 @@ def test_a_lease_that_could_not_be_renewed_in_time_is_lost_until_it_is_taken_aga
     lease.require()
     user.unsaved = True
     zmap.before = failing
-    time.sleep(TERMS.term_s)
+    time.sleep(LONG.term_s)
     leases.beat()
     assert leases.held() == []
     for thread in lease_threads():
@@ -277,7 +263,7 @@ def test_what_is_stored_while_the_lease_is_lost_is_not_confirmed(
     expected_warnings.add("its lease is lost")
 
     def lose() -> None:
-        time.sleep(TERMS.term_s)  # the process was stopped, or no renewal arrived
+        time.sleep(LONG.term_s)  # the process was stopped, or no renewal arrived
         if is_taken_again:
             other(zmap, time).withdraw()
             leases.beat()
@@ -294,7 +280,7 @@ def test_a_lease_that_is_renewed_while_something_is_stored_is_not_lost(
 ) -> None:
     with lease.writing():
         for _ in range(4):
-            time.sleep(TERMS.renew_s)
+            time.sleep(LONG.renew_s)
             leases.beat()
 
 
@@ -310,7 +296,7 @@ def test_who_writes_does_not_wait_for_a_renewal(
 
     lease.require()
     lease.opened()
-    time.sleep(TERMS.renew_s)
+    time.sleep(LONG.renew_s)
     zmap.before = hold_up
     renewal = threading.Thread(target=leases.beat)
     renewal.start()
@@ -327,7 +313,7 @@ def test_a_lease_that_has_expired_is_not_told_of(
 ) -> None:
     lease.require()
     user.unsaved = True
-    time.sleep(TERMS.term_s)
+    time.sleep(LONG.term_s)
     assert leases.held() == []
 
 
@@ -344,7 +330,7 @@ def test_a_lease_that_was_removed_by_somebody_is_lost(
     user.unsaved = True
     (key,) = zmap.claims()
     zmap.delete(key)
-    time.sleep(TERMS.renew_s)
+    time.sleep(LONG.renew_s)
     leases.beat()
     assert leases.held() == []
     assert zmap.claims() == []
@@ -355,10 +341,10 @@ def test_the_lease_of_a_killed_process_is_had_when_it_expired(
 ) -> None:
     """SEMANTICS W44."""
     killed = other(zmap, time)
-    time.sleep(TERMS.term_s - 2 * TERMS.wait_s)
+    time.sleep(LONG.term_s - 2 * LONG.wait_s)
     with pytest.raises(LeaseNotHeld):
         lease.require()
-    time.sleep(TERMS.wait_s)
+    time.sleep(LONG.wait_s)
     lease.require()
     assert killed.key not in zmap.claims()
 
@@ -375,7 +361,7 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_had_though_hours_of_it_a
     zmap.write(dead.key, json.dumps(claim | changes).encode())
     begun = time.now
     lease.require()
-    assert time.now - begun < TERMS.wait_s
+    assert time.now - begun < LONG.wait_s
     assert dead.key not in zmap.claims()
 
 
