@@ -187,8 +187,7 @@ class Lease:
         self._terms = leases.terms
         self._contender = Contender(zmap, root, self._terms, self._clock)
         self._users: WeakSet[LeaseUser] = WeakSet()
-        self._lock = threading.Lock()
-        self._settled = threading.Condition(self._lock)
+        self._lock = threading.Condition()
         self._state = _State.FREE
         self._open = 0  # files that can write, and calls under way
         self._writing = 0  # of these, calls under way
@@ -302,8 +301,8 @@ class Lease:
         ----------
         only_idle : do nothing if the lease was used just now.
         """
-        with self._settled:
-            self._settled.wait_for(self._is_settled, self._terms.wait_s)
+        with self._lock:
+            self._lock.wait_for(self._is_settled, self._terms.wait_s)
             if self._state is not _State.HELD or (only_idle and not self._is_idle()):
                 return
             if self._writing:
@@ -368,8 +367,8 @@ class Lease:
 
     def _begin_taking(self) -> bool:
         """Return whether this thread has to take the lease; False: it is held already."""
-        with self._settled:
-            if not self._settled.wait_for(
+        with self._lock:
+            if not self._lock.wait_for(
                 lambda: self._is_settled() or self._is_ours(), self._terms.wait_s
             ):
                 raise self._refused()
@@ -426,9 +425,9 @@ class Lease:
             self._leases.taken(self)
         elif state is _State.FREE:
             self._leases.given_up(self)
-        with self._settled:
+        with self._lock:
             self._state = state
-            self._settled.notify_all()
+            self._lock.notify_all()
 
     def _renew(self) -> None:
         with self._lock:
