@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from nczfs.engine.lease import lease as lease_module
 from nczfs.engine.lease.lease import Lease, Leases
-from nczfs.errors import LeaseNotHeld
+from nczfs.errors import LeaseNotHeld, Unavailable
 from nczfs.zmap.keys import ROOT
 from tests.conftest import ExpectedWarnings
 from tests.support.leases import LONG, Time, Unconditional, User, lease_threads
@@ -81,7 +83,7 @@ def test_nobody_waits_longer_than_the_terms_say_for_a_thread_that_takes_it(
     terms = replace(LONG, wait_s=0.05, settle_s=0.01)
     leases = Leases(terms=terms, clock=time.clock())
     lease = leases.of(zmap, ROOT)
-    taking = threading.Thread(target=lease.require)
+    taking = threading.Thread(target=lease.require, daemon=True)
     taking.start()
     assert begun.wait(PATIENCE_S)
     with pytest.raises(LeaseNotHeld, match="the store is too slow"):
@@ -92,6 +94,55 @@ def test_nobody_waits_longer_than_the_terms_say_for_a_thread_that_takes_it(
     taking.join(PATIENCE_S)
     assert len(zmap.claims()) == 1
     leases.close()
+
+
+class Awaited(Future[None]):
+    """The result of a trial; counts those who wait for it."""
+
+    waiting: ClassVar[threading.Semaphore]
+
+    def result(self, timeout: float | None = None) -> None:
+        self.waiting.release()
+        return super().result(timeout)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_those_who_wait_for_one_trial_of_the_store_share_how_it_ends(
+    lease: Lease, zmap: Unconditional, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    begun, go_on, ends = threading.Event(), threading.Event(), set[str]()
+    Awaited.waiting = threading.Semaphore(0)
+    monkeypatch.setattr(lease_module, "Future", Awaited)
+
+    def hold_up(asked: str) -> None:
+        if asked == "prepare_writing":
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+            if fails:
+                raise Unavailable("on purpose")
+
+    def prepare() -> None:
+        try:
+            lease.prepare()
+        except Unavailable as error:
+            ends.add(str(error))
+
+    zmap.before = hold_up
+    first, *others = [threading.Thread(target=prepare, daemon=True) for _ in range(3)]
+    first.start()
+    assert begun.wait(PATIENCE_S)
+    for each in others:
+        each.start()
+        assert Awaited.waiting.acquire(timeout=PATIENCE_S)
+    go_on.set()
+    for each in (first, *others):
+        each.join(PATIENCE_S)
+        assert not each.is_alive()
+    assert zmap.asked.count("prepare_writing") == 1
+    assert ends == ({"on purpose"} if fails else set())
+    zmap.before = lambda _: None
+    lease.prepare()
+    assert zmap.asked.count("prepare_writing") == (2 if fails else 1)
 
 
 def test_the_thread_looks_after_it_several_times_between_two_renewals(
