@@ -278,7 +278,7 @@ class LiveFile:
         generation : the one that was stored there; None: that of the base that was copied.
         """
         with self.lock:
-            self.key = base.key if base is not None else key
+            self.key = key
             if base is not None:
                 self._become(base, self._stored if generation is None else generation)
 

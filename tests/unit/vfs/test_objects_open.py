@@ -1,0 +1,170 @@
+"""What an open file of ``objects/`` is while its name, its time or its object changes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from nczfs.engine.spool.space import Survives
+from nczfs.errors import Unavailable
+from nczfs.testing.faults import Fault, Faulty
+from nczfs.vfs.base import AttributeChanges
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.tree import VfsOptions
+from nczfs.zmap.keys import Key
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.gated import WAIT_S, GatedZMap
+from tests.support.killed import copied, left_by, recovered
+from tests.support.trees import find, tree_over
+from tests.support.writing import close, open_file, rename, split, truncate, unlink
+
+A, B = Key("d/a"), Key("d/b")
+PATH, OTHER = "objects/d/a", "objects/d/b"
+
+
+@pytest.fixture
+def store() -> GatedZMap:
+    store = GatedZMap()
+    store.write(A, b"old")
+    return store
+
+
+@pytest.fixture
+def fs(store: GatedZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
+    tree = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path / "spool"))
+    yield tree
+    tree.close()
+
+
+def stored(store: MemoryZMap, key: Key) -> bytes:
+    return bytes(store.read(key).data)
+
+
+def test_a_file_that_was_just_made_is_empty(fs: TreeFileSystem) -> None:
+    """SEMANTICS O6."""
+    handle = open_file(fs, "objects/d/new", os.O_RDWR | os.O_CREAT)
+    assert bytes(fs.read(handle, 0, 10)) == b""
+    close(fs, handle)
+
+
+def test_a_link_of_a_written_file_has_its_time(fs: TreeFileSystem) -> None:
+    """SEMANTICS L8, O12."""
+    handle = open_file(fs, PATH)
+    fs.write(handle, 0, b"new")
+    fs.setattr(find(fs, PATH).ino, AttributeChanges(mtime_ns=7), handle)
+    fs.link(find(fs, PATH).ino, *split(fs, OTHER))
+    assert find(fs, OTHER).mtime_ns == 7
+    close(fs, handle)
+
+
+@pytest.mark.parametrize("state", ["read", "opened to write", "stored"])
+def test_an_open_file_of_which_everything_is_stored_has_the_time_that_is_set(
+    fs: TreeFileSystem, state: str
+) -> None:
+    """SEMANTICS O12."""
+    handle = open_file(fs, PATH, os.O_RDONLY if state == "read" else os.O_RDWR)
+    if state == "stored":
+        fs.write(handle, 0, b"new")
+        fs.fsync(handle, data_only=False)
+    fs.setattr(find(fs, PATH).ino, AttributeChanges(mtime_ns=7), handle)
+    assert find(fs, PATH).mtime_ns == 7
+    close(fs, handle)
+    assert find(fs, PATH).mtime_ns == 7
+
+
+@pytest.mark.parametrize("state", ["written", "removed"])
+def test_the_time_of_what_the_store_does_not_have_is_not_set_there(
+    fs: TreeFileSystem, state: str
+) -> None:
+    """SEMANTICS O10, O12: it is stored with what was written, or not at all."""
+    ino, handle = find(fs, PATH).ino, open_file(fs, PATH)
+    if state == "written":
+        fs.write(handle, 0, b"new")
+    else:
+        unlink(fs, PATH)
+    asked = AssertionError("the store was asked")
+    with mock.patch.object(ObjectStore, "set_mtime", side_effect=asked) as set_there:
+        assert fs.setattr(ino, AttributeChanges(mtime_ns=7), handle).mtime_ns == 7
+    set_there.assert_not_called()
+    close(fs, handle)
+
+
+def test_a_renamed_file_that_another_client_has_replaced_keeps_its_inode(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O2, O7: who has it open and who finds it have one file."""
+    ino, handle = find(fs, PATH).ino, open_file(fs, PATH, os.O_RDONLY)
+    store.write(A, b"another one")
+    rename(fs, PATH, OTHER)
+    assert find(fs, OTHER).ino == ino
+    fs.release(handle)
+
+
+def test_what_arrives_after_a_rename_has_failed_is_the_file_s_own_object(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O6, O9, O11: the request was under way all the time."""
+    handle = open_file(fs, PATH)
+    fs.write(handle, 0, b"one")
+    with ThreadPoolExecutor(1) as threads:
+        with store.stopping("write", A) as gate:
+            syncing = threads.submit(fs.fsync, handle, data_only=False)
+            assert gate.reached.wait(WAIT_S)
+            gate.open(Unavailable(A))
+            with pytest.raises(Unavailable):
+                syncing.result(WAIT_S)
+        with store.stopping("delete", A) as gate:
+            renaming = threads.submit(rename, fs, PATH, OTHER)
+            assert gate.reached.wait(WAIT_S)
+            gate.open(Unavailable(A))
+            with pytest.raises(Unavailable):
+                renaming.result(WAIT_S)
+    store.write(A, b"one")
+    fs.write(handle, 0, b"two")
+    close(fs, handle)
+    assert stored(store, A) == b"two"
+
+
+def test_a_reader_of_a_file_that_may_have_been_replaced_has_nothing_to_store(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS O28: `mv b a` has no answer, and a is only read."""
+    store = Faulty(MemoryZMap())
+    store.write(A, b"a, as it was")
+    store.write(B, b"b")
+    fs = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path / "spool"))
+    handle = open_file(fs, PATH, os.O_RDONLY)
+    store.arm(Fault(0, after=True, operations=frozenset({"write", "write_parts", "copy"})))
+    with pytest.raises(Unavailable):
+        rename(fs, OTHER, PATH)
+    store.arm()
+    close(fs, handle)
+    assert bytes(store.read(A).data) == b"b"
+    fs.close()
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_a_size_that_was_refused_is_not_put_back_after_a_kill(
+    store: GatedZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS O6, W21: truncate(2) failed, so the file is as it was."""
+    options = VfsOptions(read_only=False, spool_dir=tmp_path / "spool", survives=Survives.KILL)
+    fs = tree_over(store, options)
+    reading = open_file(fs, PATH, os.O_RDONLY)
+    with ThreadPoolExecutor(1) as threads, store.stopping("write", A) as gate:
+        cutting = threads.submit(truncate, fs, PATH, 1)
+        assert gate.reached.wait(WAIT_S)
+        gate.open(Unavailable(A))
+        with pytest.raises(Unavailable):
+            cutting.result(WAIT_S)
+    left, copy = left_by(tmp_path / "spool", tmp_path / "killed"), copied(store)
+    recovered(left, copy)
+    assert stored(copy, A) == b"old"
+    fs.release(reading)
+    fs.close()
