@@ -11,21 +11,24 @@ from unittest import mock
 import pytest
 
 from nczfs.engine.spool.space import Survives
-from nczfs.errors import Unavailable
+from nczfs.errors import NoSpace, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
+from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions
+from nczfs.zmap.base import Features
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.killed import copied, left_by, recovered
 from tests.support.trees import find, tree_over
-from tests.support.writing import close, open_file, rename, split, truncate, unlink
+from tests.support.writing import close, open_file, rename, split, truncate, unlink, write
 
 A, B = Key("d/a"), Key("d/b")
 PATH, OTHER = "objects/d/a", "objects/d/b"
+LARGE = bytes(range(256)) * 4096  # no handle fetches so much to change a byte
 
 
 @pytest.fixture
@@ -168,3 +171,40 @@ def test_a_size_that_was_refused_is_not_put_back_after_a_kill(
     assert stored(copy, A) == b"old"
     fs.release(reading)
     fs.close()
+
+
+def test_what_is_read_of_a_written_file_needs_no_room_on_the_disk(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O6: what the store has of it is kept only if there is room."""
+    store.write(B, LARGE)
+    handle = open_file(fs, OTHER)
+    fs.write(handle, 0, b"new")
+    with mock.patch.object(StagedFile, "take", side_effect=NoSpace("on purpose")):
+        assert bytes(fs.read(handle, len(LARGE) - 300, 400)) == LARGE[-300:]
+    close(fs, handle)
+    assert stored(store, B) == b"new" + LARGE[3:]
+
+
+def test_an_empty_file_that_is_emptied_again_has_a_new_time(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O12: as open(2) with O_TRUNC says."""
+    store.write(B, b"")
+    fs.setattr(find(fs, OTHER).ino, AttributeChanges(mtime_ns=7), None)
+    write(fs, OTHER, b"", flags=os.O_TRUNC)
+    assert find(fs, OTHER).mtime_ns > 7
+
+
+@pytest.mark.parametrize("is_write_once", [True, False])
+def test_a_new_file_that_a_shell_closes_first_is_stored_empty_if_it_can_be_replaced(
+    fs: TreeFileSystem, store: GatedZMap, *, is_write_once: bool
+) -> None:
+    """A shell opens, duplicates and closes before a program writes a byte."""
+    with mock.patch.object(GatedZMap, "features", Features(write_once=is_write_once)):
+        handle = open_file(fs, OTHER, os.O_CREAT | os.O_WRONLY)
+        fs.flush(handle)
+        assert (("write", B) in store.calls) is not is_write_once
+        fs.write(handle, 0, b"new")
+        close(fs, handle)
+    assert stored(store, B) == b"new"
