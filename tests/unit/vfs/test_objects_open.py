@@ -11,19 +11,20 @@ from unittest import mock
 import pytest
 
 from nczfs.engine.spool.space import Survives
-from nczfs.errors import NoSpace, Unavailable
+from nczfs.errors import NoSpace, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions
-from nczfs.zmap.base import Features
+from nczfs.zmap.base import ABSENT, Features
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
+from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.killed import copied, left_by, recovered
-from tests.support.trees import find, tree_over
+from tests.support.killed import copied, left_by, object_of, recovered
+from tests.support.trees import exists, find, tree_over
 from tests.support.writing import close, open_file, rename, split, truncate, unlink, write
 
 A, B = Key("d/a"), Key("d/b")
@@ -208,3 +209,39 @@ def test_a_new_file_that_a_shell_closes_first_is_stored_empty_if_it_can_be_repla
         fs.write(handle, 0, b"new")
         close(fs, handle)
     assert stored(store, B) == b"new"
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_could_not_be_stored_is_kept_with_the_reason_and_its_place(
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    tmp_path: Path,
+    expected_warnings: ExpectedWarnings,
+    *,
+    is_new: bool,
+) -> None:
+    """SEMANTICS O6, O9: who still reads the file has the stored bytes, if there are any."""
+    expected_warnings.add("not stored")
+    key, path = (B, OTHER) if is_new else (A, PATH)
+    handle = open_file(fs, path, os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"lost")
+    reading = open_file(fs, path, os.O_RDONLY)
+    away = Unavailable("on purpose")
+    with mock.patch.object(GatedZMap, "write", side_effect=away), pytest.raises(Unavailable):
+        close(fs, handle)
+    (kept,) = tmp_path.rglob("*.kept")
+    entry = object_of(kept)
+    replaces = ABSENT if is_new else store.stat(key).version
+    assert (entry.key, entry.reason, entry.replaces) == (key, "on purpose", replaces)
+    if is_new:
+        with pytest.raises(StaleHandle):
+            fs.read(reading, 0, 4)
+        assert not exists(fs, path)
+    else:
+        assert bytes(fs.read(reading, 0, 4)) == b"old"
+        other = open_file(fs, path)
+        fs.write(other, 0, b"new")
+        close(fs, other)
+        assert stored(store, key) == b"new"
+    fs.release(reading)
+    kept.unlink()
