@@ -13,11 +13,13 @@ from typing import Final, NamedTuple, TypeVar
 
 from nczfs import metrics
 from nczfs.errors import (
+    CodecError,
     Conflict,
     DeadlinePassed,
     NczfsError,
     ObjectExists,
     StoreBusy,
+    StoreError,
     Unavailable,
 )
 
@@ -126,6 +128,15 @@ class StoreHealth:
             if may_pass(error) and self.retry.is_due:  # many that failed together count as one
                 self.retry.failed()
             self.error = error
+
+
+def told_first(errors: Iterable[NczfsError]) -> NczfsError:
+    """Return the error to raise of several: rather one that cannot be raised again.
+
+    What may pass is tried again, and raised again if it fails. Changes that the dataset, or the
+    store, refuses for good are withdrawn.
+    """
+    return min(errors, key=lambda e: (isinstance(e, StoreError | CodecError), may_pass(e)))
 
 
 def until_stored(attempt: Callable[[int], T], what: str) -> T:

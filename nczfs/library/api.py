@@ -255,9 +255,9 @@ class OpenDataset(Group):
 
         Raises
         ------
-        the first error. What could not be stored is kept, and the next `sync` tries again.
+        one error. What could not be stored is kept, and the next `sync` tries again.
         StructureChanged : another client has removed or replaced a variable; what was written to it
-            is lost, which is raised once.
+            is lost, which is raised once. NameTaken : likewise it has made what was made here.
         """
         if self._editor is not None:
             self._editor.sync()

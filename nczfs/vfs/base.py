@@ -318,7 +318,9 @@ class FileSystem(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Store everything that was written. Raises the first error after trying the rest."""
+        """Store everything that was written. Raises one error after trying the rest: rather one of
+        what was lost than one of what will be tried again.
+        """
 
     def expect_end(self) -> None:  # noqa: B027 - most file systems do nothing that takes long
         """Give up what takes long and was not acknowledged, because the mount ends.

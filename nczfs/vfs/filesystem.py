@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
 
 from nczfs.buffers import Buffer
+from nczfs.engine.retrying import told_first
 from nczfs.errors import (
     IsADirectory,
     NameTooLong,
@@ -352,7 +353,7 @@ class TreeFileSystem(FileSystem):
             except NczfsError as error:
                 errors.append(error)
         if errors:
-            raise errors[0]
+            raise told_first(errors)
 
     def ending_text(self) -> str:
         return self._ending_text()

@@ -12,7 +12,7 @@ from nczfs.engine.metadata.changes import NodeChange, Resize
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.metadata.lengths import Lengths
-from nczfs.engine.retrying import ENDED, Trouble, may_pass
+from nczfs.engine.retrying import ENDED, Trouble, may_pass, told_first
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
@@ -133,7 +133,7 @@ class Storing:
             failures.append(error)
         self._writeback.settled()
         if failures:
-            raise failures[0]
+            raise told_first(failures)
 
     def _later(self) -> frozenset[str]:
         """Return the paths of the nodes that get new lengths, and of what makes new ones visible.

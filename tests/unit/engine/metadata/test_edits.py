@@ -151,6 +151,31 @@ def test_who_makes_a_variable_of_a_name_that_is_taken_meanwhile_is_told(
     assert seen(memory, lambda d: d.attrs["title"]) == "T"
 
 
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_a_refusal_is_told_though_something_else_of_the_same_sync_only_failed(name: str) -> None:
+    """The failure is told again by the next sync, the refusal is not."""
+    memory = MemoryZMap()
+    open_zmap(memory, "w", format="zarr3").close()
+    failing = {("write", f"{name}/zarr.json")}
+
+    def fail(operation: str, key: str) -> None:
+        if (operation, key) in failing:
+            raise Unavailable("failed on purpose")
+
+    with open_zmap(Faulty(memory, before_call=fail), "r+") as dataset:
+        dataset.create_variable(name, (), "i2")
+        dataset.create_variable("b", (), "i2")
+        with open_zmap(memory, "r+") as other:
+            other.create_variable("b", (), "f8")
+        for error in (NameTaken, Unavailable):
+            with pytest.raises(error):
+                dataset.sync()
+        failing.clear()
+        dataset.sync()
+    assert seen(memory, lambda d: d.variables["b"].dtype.str) == "<f8"
+    assert seen(memory, lambda d: d.variables[name].dtype.str) == "<i2"
+
+
 @pytest.mark.parametrize("change", [RemoveMember("new"), RenameMember("new", "other")])
 def test_a_change_of_a_name_that_another_client_made_outlasts_the_refused_creation_of_it(
     change: MemberChange,
