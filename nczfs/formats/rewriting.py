@@ -7,7 +7,7 @@ would not write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from nczfs.errors import BadMetadata, NotWritable, Unsupported
@@ -115,7 +115,8 @@ def rewrite(
     Unsupported : a document would be larger or deeper than is read again.
     """
     written: list[tuple[str, bytes]] = []
-    for name, members in wanted.items():
+    in_order = wanted.items() if current is not None else _of_new(path, documents, wanted)
+    for name, members in in_order:
         key = below(path, name)
         data = documents.get(key)
         if current is None:
@@ -134,6 +135,19 @@ def rewrite(
         if new != data:
             written.append((key, new))
     return tuple(written)
+
+
+def _of_new(path: str, documents: Documents, wanted: Encoding) -> Iterable[tuple[str, OwnMembers]]:
+    """Return the documents of a new node, those last that it reads the same without.
+
+    So what a kill leaves of a node without attributes is nothing, or all that there is to be read.
+    """
+
+    def is_idle(document: tuple[str, OwnMembers]) -> bool:
+        name, members = document
+        return not members and documents.get(below(path, name)) is None
+
+    return sorted(wanted.items(), key=is_idle)
 
 
 def merged(stored: Mapping[str, Json], current: OwnMembers, wanted: OwnMembers) -> dict[str, Json]:

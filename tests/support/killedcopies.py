@@ -23,13 +23,35 @@ def is_copied_before(
     ----------
     name : of the copy, below `datasets/`; its directory is made if it is missing.
     """
+    command = ["cp", str(document)]
+    return is_done_before(fault, faults, place, spool, command, name, is_in_new=True)
+
+
+def is_done_before(
+    fault: str,
+    faults: Faults,
+    place: Place,
+    spool: Path,
+    command: list[str],
+    name: str,
+    *,
+    is_in_new: bool = False,
+) -> bool:
+    """Run a command in a mount that is killed at a fault. Returns whether there was none.
+
+    Parameters
+    ----------
+    name : of its last argument, below `datasets/`.
+    is_in_new : whether the directory of that is made first, if it is missing.
+    """
     mounting = mounting_of(place.url, "--spool-dir", str(spool))
     with served(mounting, expect=".", exit_codes=None) as mount, ThreadPoolExecutor(1) as pool:
         file = mount.path / "datasets" / name
-        file.parent.mkdir(exist_ok=True)
+        if is_in_new:
+            file.parent.mkdir(exist_ok=True)
         faults.set(fault)
-        command = ["cp", str(document), str(file)]
-        copying = pool.submit(subprocess.run, command, capture_output=True, check=False)
+        done = [*command, str(file)]
+        copying = pool.submit(subprocess.run, done, capture_output=True, check=False)
         try:
             until(lambda: copying.done() or bool(faults.log()))
         finally:

@@ -245,11 +245,21 @@ def test_a_node_written_over_another_one_is_what_is_read(name: str, data: st.Dat
         assert in_order(read) == in_order(node)
 
 
+def test_what_a_new_node_reads_the_same_without_is_written_after_it() -> None:
+    documents = DictDocuments({"old/.zattrs": {"stale": 1}})
+    found = FORMATS.named("zarr2", OPTIONS)
+    for path, order in (("", (".zgroup", ".zattrs")), ("old", ("old/.zattrs", "old/.zgroup"))):
+        written = found.write_node(GroupHeader(path, "zarr2"), documents)
+        assert tuple(key for key, _ in written) == order
+        documents.write(written)
+
+
 @pytest.mark.parametrize("name", [name for name in FORMATS.names if name != "zarr3"])
 def test_what_makes_a_node_visible_is_written_last(name: str) -> None:
     found = FORMATS.named(name, OPTIONS)
     documents = DictDocuments({})
-    group = found.write_node(GroupHeader("", name), documents)
+    title = Attribute("title", NcType.CHAR, "t")
+    group = found.write_node(GroupHeader("", name, (), (title,)), documents)
     keys = [key for key, _ in group]
     assert (keys[0], keys[-1]) == (".zattrs", ".zgroup")
     documents.write(group)
