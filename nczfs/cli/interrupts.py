@@ -108,7 +108,6 @@ class _Watch:
         self.signum: int | None = None
         self.deferrals: list[Callable[[], object]] = []
         self._is_raised = False
-        self._main = threading.main_thread().ident
         self._is_over = threading.Event()
         self._pipe = pipe
         self._thread = threading.Thread(target=self._run, name="nczfs-signals", daemon=True)
@@ -156,8 +155,9 @@ class _Watch:
 
     def _wake_main_thread(self, signum: int) -> None:
         """Let the main thread call `hear`; the kernel may have interrupted any thread."""
-        if self._main is not None and not self._is_over.is_set():
-            signal.pthread_kill(self._main, signum)
+        main = threading.main_thread().ident
+        if main is not None and not self._is_over.is_set():
+            signal.pthread_kill(main, signum)
 
     def _next_signal(self, limit_s: float) -> int | None:
         """Return the next signal; None: the time is over, or the block has ended."""

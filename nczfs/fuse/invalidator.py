@@ -119,7 +119,7 @@ class Invalidator:
                     self._notes.pop(entry, None)
         finally:
             with self._changed:
-                self._changed.wait_for(partial(self._is_settled, PATIENCE_S), PATIENCE_S)
+                self._settle(PATIENCE_S)
                 self._locked -= Counter(locks)
                 self._changed.notify_all()
 

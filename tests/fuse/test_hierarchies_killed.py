@@ -9,7 +9,7 @@ import pytest
 
 from nczfs.zom import ArrayV2, GroupV2, Node, create, diff, dumps, from_store, to_v3
 from tests.fuse.test_hierarchies import run
-from tests.support.killedcopies import is_copied_before
+from tests.support.killedcommands import is_copied_before
 from tests.support.mounts import mounted
 from tests.support.places import bucket_of
 from tests.support.servers import Faults

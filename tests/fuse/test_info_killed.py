@@ -12,13 +12,12 @@ import nczfs
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
 from tests.fuse.test_hierarchies import run
-from tests.support.killedcopies import is_copied_before
+from tests.support.killedcommands import DECLARATION, is_copied_before
 from tests.support.mounts import mounted
 from tests.support.places import bucket_of
 from tests.support.servers import Faults
 from tests.support.settled import files_in
 
-DECLARATION = '{"shape": [4], "dtype": "<i4", "dimensions": ["x"], "attributes": {"units": "m"}}'
 FORMATS = ("zarr2", "nczarr-L1", "nczarr-L3", "zarr3")
 
 

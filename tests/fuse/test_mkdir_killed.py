@@ -9,13 +9,11 @@ import pytest
 
 import nczfs
 from tests.fuse.test_hierarchies import run
-from tests.support.killedcopies import is_done_before
+from tests.support.killedcommands import DECLARATION, is_done_before
 from tests.support.mounts import mounted
 from tests.support.places import bucket_of
 from tests.support.servers import Faults
 from tests.support.settled import files_in
-
-DECLARATION = '{"shape": [4], "dtype": "<i4", "dimensions": ["x"], "attributes": {"units": "m"}}'
 
 
 @pytest.mark.parametrize("metadata_format", ["zarr2", "zarr3"])

@@ -1,4 +1,4 @@
-"""A file that is copied into a mount, which is killed when its store fails."""
+"""Commands that run in a mount, which is killed when its store fails."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tests.support.mounts import served
 from tests.support.places import Place
 from tests.support.servers import Faults
 from tests.support.waiting import until
+
+DECLARATION = '{"shape": [4], "dtype": "<i4", "dimensions": ["x"], "attributes": {"units": "m"}}'
+"""An ``info.json``."""
 
 
 def is_copied_before(
@@ -50,11 +53,11 @@ def is_done_before(
         if is_in_new:
             file.parent.mkdir(exist_ok=True)
         faults.set(fault)
-        done = [*command, str(file)]
-        copying = pool.submit(subprocess.run, done, capture_output=True, check=False)
+        words = [*command, str(file)]
+        running = pool.submit(subprocess.run, words, capture_output=True, check=False)
         try:
-            until(lambda: copying.done() or bool(faults.log()))
+            until(lambda: running.done() or bool(faults.log()))
         finally:
             mount.process.send_signal(signal.SIGKILL)
             faults.set()
-        return copying.result().returncode == 0
+        return running.result().returncode == 0
