@@ -67,7 +67,9 @@ def put_array(
     for index in product(*map(range, counts)):
         if index in skip:
             continue
-        chunk = np.full(chunks, fill_value or 0, values.dtype)
+        chunk = np.zeros(chunks, values.dtype)
+        if fill_value:
+            chunk[...] = fill_value
         box = tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, chunks, strict=True))
         piece = values[box]
         chunk[tuple(slice(n) for n in piece.shape)] = piece
