@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -85,7 +86,7 @@ def test_the_payload_of_a_nan_survives_beside_a_fill_value_of_nan(memory: Memory
 
 
 @pytest.mark.parametrize("size", [17, 3 << 20])
-def test_the_log_names_the_first_chunk_of_an_array_that_is_too_long(
+def test_the_log_names_one_chunk_of_an_array_that_is_too_long(
     memory: MemoryZMap,
     caplog: pytest.LogCaptureFixture,
     expected_warnings: ExpectedWarnings,
@@ -101,4 +102,4 @@ def test_the_log_names_the_first_chunk_of_an_array_that_is_too_long(
         assert dataset.variables["v"][...].tolist() == [0] * 8
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1
-    assert f"/v/0: a chunk decodes to {size} bytes instead of 16" in warnings[0]
+    assert re.search(rf"/v/[01]: a chunk decodes to {size} bytes instead of 16", warnings[0])
