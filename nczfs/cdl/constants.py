@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -13,13 +12,14 @@ import numpy as np
 
 from nczfs.cdl.tokens import NUMBER_BEGINS, Token, TokenKind, unquoted
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.plaindata import frozen
 
 
 class Misfit(Exception):
     """A constant does not fit. The caller adds the line number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constant:
     """A number with its type, or the bytes of a text (STRING)."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -22,6 +21,7 @@ from nczfs.cdl.values import USUAL_DIGITS, Digits, data_number, escaped_name, qu
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.model.printing import encoded
+from nczfs.plaindata import frozen
 
 _CONTINUED = "    "
 _FLOATS = (NcType.FLOAT, NcType.DOUBLE)
@@ -32,7 +32,7 @@ _NO_DEFAULT_FILL = (NcType.BYTE, NcType.UBYTE)
 _C_FORMAT = re.compile(r"%[-+ #0]{0,5}\d{0,2}(?:\.\d{0,2})?(?:hh?|ll?)?(?:([diuoxX])|[eEfFgG])\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataStyle:
     """The style in which values are printed.
 

@@ -7,7 +7,6 @@ list omits at its end, or at the end of a part in braces, are filler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -21,12 +20,13 @@ from nczfs.cdl.leaves import CharLeaf, Leaf, NumberLeaf, TextLeaf, dtype_of
 from nczfs.cdl.tokens import Scanner
 from nczfs.errors import Unsupported
 from nczfs.model.dtypes import NcType
+from nczfs.plaindata import frozen
 
 BYTES_MAX = 1 << 32
 """The most bytes of a variable with values in CDL; all of it becomes one array."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """Parts in braces, each with the elements of another unlimited dimension."""
 
@@ -40,7 +40,7 @@ class Branch:
 ListNode: TypeAlias = "Leaf | Branch"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ListLayout:
     """The required form of a variable's list.
 
@@ -169,7 +169,7 @@ def placed(
     return tuple((offset, part) for offset, part in found if isinstance(part, Leaf))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CdlData:
     """The values that CDL gives a variable.
 

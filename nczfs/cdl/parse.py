@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
 from nczfs.cdl.constants import Constant, Item, Misfit, item_of
@@ -26,6 +25,7 @@ from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.names import is_name
 from nczfs.model.declaration import GroupDeclaration
 from nczfs.model.dtypes import NcType
+from nczfs.plaindata import frozen
 
 DEPTH_MAX = 100
 """Groups within groups."""
@@ -48,7 +48,7 @@ _USER_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cdl:
     """The declarations and data of a CDL text.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from nczfs.cdl.special import special_attributes
 from nczfs.cdl.values import (
@@ -20,6 +19,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 from nczfs.model.smallnumbers import number_kind
+from nczfs.plaindata import frozen
 
 # Types that netCDF does not have, and the netCDF types that can hold their values. Types that are
 # in neither list (complex, structured, ...) are printed in a comment.
@@ -39,7 +39,7 @@ Declared = Mapping[str, Mapping[str, Dimension]]
 """The printed dimensions, by the path of their group and their name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Style:
     """Optional parts of the text.
 
@@ -54,7 +54,10 @@ class Style:
     properties: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+USUAL_STYLE = Style()
+
+
+@frozen
 class PrintedVariable:
     """A variable whose declaration was printed, for printing its values.
 
@@ -77,7 +80,7 @@ Data = Callable[[PrintedVariable], Iterator[str]]
 """Prints the values of a variable in pieces; nothing for one that is not wanted."""
 
 
-def header(group: Group, *, name: str, style: Style = Style()) -> str:
+def header(group: Group, *, name: str, style: Style = USUAL_STYLE) -> str:
     """Yield a group and everything below it without values, as ``ncdump -h`` prints a file."""
     return "".join(text(group, name=name, style=style))
 
@@ -86,7 +89,7 @@ def text(
     group: Group,
     *,
     name: str,
-    style: Style = Style(),
+    style: Style = USUAL_STYLE,
     data: Data | None = None,
 ) -> Iterator[str]:
     """Yield a group and everything below it, as ncdump prints a netCDF-4 file.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nczfs.formats.numbers import DOUBLE_DIGITS, FLOAT_DIGITS, float_text
 from nczfs.model.dtypes import NcType
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digits:
     """The number of significant digits of a text's numbers; None: that of ncdump."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nczfs.cli.status import STATUS_FILE, reaching
 from nczfs.fuse.programs import OpenedFile, opened_files
+from nczfs.plaindata import frozen
 
 READ_BYTES = 64 << 10  # no more than the kernel asks for at once
 
@@ -19,7 +20,7 @@ Counts = Mapping[tuple[str, str], float]
 """The values of counters by name and operation, summed over all other labels."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnReads:
     """What looking at a mount reads of it."""
 
@@ -27,7 +28,7 @@ class OwnReads:
     nbytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """What was seen at one moment.
 
@@ -47,7 +48,7 @@ class Look:
     own_after: OwnReads = OwnReads()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileActivity:
     """An open file, and how fast its position moves forwards, in bytes a second."""
 
@@ -55,7 +56,7 @@ class FileActivity:
     rate: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Activity:
     """Rates a second between two looks, besides what the mount says of itself.
 
@@ -82,7 +83,8 @@ class Activity:
 
     def plain(self, status: Mapping[str, Any]) -> dict[str, Any]:
         """Return everything as JSON has it."""
-        rates = {name: getattr(self, name) for name in self.__slots__ if name != "files"}
+        rates = {each.name: getattr(self, each.name) for each in fields(self)}
+        del rates["files"]
         files = [
             {
                 "pid": each.file.pid,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nczfs.cli.options import Scope
 from nczfs.cli.parser import Parser, add_options, given
 from nczfs.cli.sources import MountWords, Settings, read_words, resolve
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandLine:
     """What a user requests of a command.
 
@@ -27,7 +27,7 @@ class CommandLine:
     words: MountWords
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A command of ``nczfs``.
 

@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from nczfs.cli.sources import Settings
 from nczfs.engine.spool.disk import make_private
 from nczfs.errors import UsageError
+from nczfs.plaindata import frozen
 
 QUIET_S = 600.0
 LINES_COMPARED = 20_000
@@ -29,7 +29,7 @@ _COMMAND = "nczfs: %(message)s"
 _SYSLOG_SOCKET = "/dev/log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogTarget:
     """Where a daemon's output goes.
 

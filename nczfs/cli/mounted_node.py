@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs.cli.sources import Settings
 from nczfs.cli.store import shown
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
+from nczfs.plaindata import frozen
 
 DATASETS = "datasets"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountedNode:
     """A node in a mount.
 

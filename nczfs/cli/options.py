@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from nczfs.cli import values
 from nczfs.cli.codecs import codecs, lengths
+from nczfs.plaindata import frozen
 
 
 class Scope(Enum):
@@ -24,7 +24,7 @@ class Scope(Enum):
     LOG = "the log"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """A setting that users can change.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from nczfs.cli.options import (
@@ -24,11 +24,12 @@ from nczfs.cli.options import (
 )
 from nczfs.cli.spelling import hint
 from nczfs.errors import UsageError
+from nczfs.plaindata import frozen
 
 SYSTEM_FILE = Path("/etc/nczfs/config.toml")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountWords:
     """The contents of a ``-o`` list.
 

@@ -8,7 +8,6 @@ import os
 import select
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +19,7 @@ from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 from nczfs.messages import counted
+from nczfs.plaindata import frozen
 from nczfs.vfs.ending import Ending, EndNote
 from nczfs.vfs.unsaved import ending_text
 
@@ -104,7 +104,7 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
         return daemon.wait(path, timeout_s)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Daemon:
     """The daemon of a mount, until the end of a block.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -12,6 +11,7 @@ from nczfs.buffers import Values
 from nczfs.engine.arrays.selection import Axis, select
 from nczfs.library.variable import Variable
 from nczfs.model.boxes import whole
+from nczfs.plaindata import frozen
 
 FIRST_BYTES = 1 << 20  # small, to print something soon; each block is twice the one before
 BLOCK_BYTES = 64 << 20
@@ -20,7 +20,7 @@ _OBJECT_BYTES = 64  # of an object in memory, besides its contents
 _Box = tuple[tuple[int, ...], int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Some of the selected values.
 

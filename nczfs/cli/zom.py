@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from nczfs.cli.terminal import complain, words_of
 from nczfs.errors import NczfsError, UsageError
 from nczfs.messages import shown
 from nczfs.model.printing import printable
+from nczfs.plaindata import frozen
 
 if TYPE_CHECKING:
     from nczfs.model.hierarchy import Json
@@ -32,7 +33,7 @@ _STANDARD_INPUT = "-"
 _PLACE = "a URL of a dataset, group or array, a file of JSON, or - for standard input"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Action:
     """What the command does with its places.
 
@@ -48,7 +49,7 @@ class _Action:
     trouble_status: int = FAILED
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """A request, and how many hierarchies could be read only in part."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
@@ -17,9 +17,10 @@ from nczfs.errors import CorruptChunk
 from nczfs.messages import shown, size_text
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.hierarchy import CodecSpec
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ArraySpec:
     """The array between two codecs of a chain.
 
@@ -155,7 +156,7 @@ MakeInstalled: TypeAlias = Callable[[CodecSpec], Codec]
 """A function that makes a codec of another package."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """What the codecs of a chain have in common.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from numcodecs import blosc, lz4, zstd
 
 from nczfs.codecs import buffers
 from nczfs.codecs.codec import Codec, CodecSettings, Flat, Size, as_bytes, from_buffer
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 
 # Blosc's own threads are slower than two of ours, and its lock would serialise them.
 blosc.use_threads = False
@@ -150,7 +150,7 @@ def _decompressed_into(
     return target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ZstdFrames:
     """The contents of the headers of Zstandard frames.
 

@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from nczfs.errors import UnknownCodec
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 Flat: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 """A contiguous one-dimensional array, in memory order: bytes (u1), numbers or objects."""
@@ -33,7 +33,7 @@ _LONG_DOUBLES = frozenset("gG")
 _INTEGER_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """The length in bytes of the data between two codecs, as the metadata predict it.
 

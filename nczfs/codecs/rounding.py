@@ -8,7 +8,6 @@ Registry of Zarr extensions, codec ``cast_value``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -17,13 +16,14 @@ import numpy as np
 from nczfs.buffers import Values
 from nczfs.codecs.codec import Flat
 from nczfs.model.smallnumbers import bits_of, number_kind, small_number
+from nczfs.plaindata import frozen
 
 ROUNDINGS: Final = (
     "nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cast:
     """How numbers become numbers of another type.
 

@@ -8,7 +8,6 @@ Zarr v3, codec ``sharding_indexed``, version 1.0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from nczfs.codecs.codec import CodecSettings, Size, from_buffer
 from nczfs.errors import CorruptChunk, UnknownCodec
 from nczfs.messages import shown
 from nczfs.model.hierarchy import CodecSpec
+from nczfs.plaindata import frozen
 
 MISSING: Final = (1 << 64) - 1
 """Offset and length of a chunk that the shard does not have."""
@@ -34,7 +34,7 @@ _NAMES: Final = ("bytes", "endian")  # the second one in data from before the st
 _CHECKSUM: Final = crc32c(CodecSettings("crc32c", {}))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexCodec:
     """The form of an index, whose encoded length is fixed.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from nczfs.doctor.finding import CheckResult, doubtful, well, wrong
 from nczfs.engine.metadata.copies import consolidated_of
 from nczfs.library.api import OpenDataset
 from nczfs.messages import counted, shown, size_text
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 
 GROUPS_MAX = 200
 VARIABLES_MAX = 2000
 CHUNK_SHARE = 0.25  # of the memory: a program that reads along a row needs several chunks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Survey:
     """What was seen of a dataset.
 

@@ -6,7 +6,6 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +17,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.stores import open_store
 from nczfs.errors import DatasetError, NczfsError, NoContent, NotADataset
 from nczfs.library.opening import open_url
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.destination import Destination, destination_of
 from nczfs.zmap.registry import StoreOptions
@@ -26,7 +26,7 @@ from nczfs.zmap.url import parse_url
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MachineQuestion:
     """What a mount would use of this machine.
 
@@ -46,7 +46,7 @@ class MachineQuestion:
     patience_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreQuestion:
     """The store to look at.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from nczfs.model.printing import printable
+from nczfs.plaindata import frozen
 
 
 class Grade(Enum):
@@ -16,7 +16,7 @@ class Grade(Enum):
     WRONG = "wrong"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckResult:
     """What a check found.
 

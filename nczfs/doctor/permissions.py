@@ -6,12 +6,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from nczfs.doctor.finding import CheckResult, doubtful, well, wrong, wrong_by
 from nczfs.errors import AccessDenied, NamesUnknown, NoSuchObject, StoreError
 from nczfs.messages import shown, size_text
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, ZMap
 from nczfs.zmap.destination import Bucket
 from nczfs.zmap.keys import OWN_FILES, ROOT, Key, Prefix, join
@@ -23,7 +23,7 @@ BRANCHES_MAX = 2
 BODY = b"nczfs doctor tries to write, and removes this again\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sample:
     """An object that was found in the store.
 

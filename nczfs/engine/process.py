@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from nczfs.plaindata import frozen
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
 _NAMESPACES = ("pid", "time")  # a process id counts in the one, a start time in the other
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProcessIdentity:
     """The identity of a process, which no other process ever has.
 

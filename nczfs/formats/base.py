@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 from nczfs.formats.documentnames import DocumentNames
@@ -20,6 +19,7 @@ from nczfs.model.hierarchy import (
     Shards,
     Variable,
 )
+from nczfs.plaindata import frozen
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Documents(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormatOptions:
     """Options of reading and writing metadata.
 
@@ -70,7 +70,7 @@ class FormatOptions:
 Node: TypeAlias = "GroupHeader | Variable"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredType:
     """The stored form of the elements of a new variable.
 

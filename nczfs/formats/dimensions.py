@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.formats.names import is_name, parent_of, split_path
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Dimension, Json
+from nczfs.plaindata import frozen
 
 Declared = Callable[[str], Mapping[str, Dimension]]
 """Returns the dimensions that the group at a path declares, by name; none without a group."""
@@ -17,7 +18,7 @@ DIMENSION_NAMES = "dimension_names"  # of Zarr v3
 SCALAR_NAME = "_scalar_"  # netcdf-c 4.10's name for the only dimension of a scalar
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariablePlace:
     """A variable whose dimensions are looked up.
 

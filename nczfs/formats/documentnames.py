@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
+from nczfs.plaindata import frozen
 
-@dataclass(frozen=True)
+
+@frozen(slots=False)
 class DocumentNames:
     """The names of the documents of related formats: the last components of their keys.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from nczfs.formats.base import ConsolidatedForm, Documents, FormatOptions, MetadataFormat, Node
 from nczfs.formats.documentnames import DocumentNames
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 Opener: TypeAlias = Callable[[Documents, FormatOptions], MetadataFormat]
 Maker: TypeAlias = Callable[[FormatOptions], MetadataFormat]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ParquetForm:
     """How documents lie beside references in parquet.
 
@@ -33,7 +34,7 @@ class ParquetForm:
     copy_of: Callable[[Sequence[bytes]], bytes]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Conversion:
     """How the nodes of older formats are described again by a newer one, with the same chunks.
 
@@ -55,7 +56,7 @@ class Conversion:
     copy: ConsolidatedForm
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class InlineForm:
     """How the document of a group repeats those of all nodes below, by their paths.
 
@@ -71,7 +72,7 @@ class InlineForm:
     array: tuple[str, str]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class FormatFamily:
     """Formats with the same documents.
 

@@ -6,10 +6,10 @@ netcdf-c writes exactly the codecs of this table for its filters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nczfs.errors import Unsupported
 from nczfs.model.hierarchy import CodecSpec, Json
+from nczfs.plaindata import frozen
 
 DEFLATE, SHUFFLE, FLETCHER32, SZIP, BZIP2, BLOSC, ZSTD = 1, 2, 3, 4, 307, 32001, 32015
 
@@ -19,7 +19,7 @@ Parameters = tuple[int, ...]
 _BLOSC_COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Filter:
     """A line of the table.
 

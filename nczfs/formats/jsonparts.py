@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from nczfs.errors import BadMetadata
 from nczfs.model import jsonshape
+from nczfs.plaindata import frozen
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n\f\v"
@@ -19,7 +19,7 @@ _HEAD = re.compile(rb'[ \t\r\n\f\v]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n\f\v]*+:', re
 _OBJECT = re.compile(rb"\{,*+\}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JsonPart:
     """A member of an object.
 

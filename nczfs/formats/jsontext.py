@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NoReturn
 
@@ -24,6 +23,7 @@ from nczfs.errors import BadMetadata
 from nczfs.messages import shown
 from nczfs.model import jsonshape
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 BYTES_MAX = 64 << 20
 DEPTH_MAX = 100  # real documents have less than ten levels; walks over a value may recurse
@@ -55,7 +55,7 @@ class Word(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parsed:
     """A document, and remarks on its form.
 

@@ -17,18 +17,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NoReturn
 
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.guard import is_alive
 from nczfs.fuse.mounting import MountError
+from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BackgroundOptions:
     """Options of waiting for a daemon.
 

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyfuse3
 import trio
@@ -23,6 +23,7 @@ from nczfs.fuse.mounting import MountError
 from nczfs.fuse.operations import Operations
 from nczfs.fuse.servicemanager import notify_service_manager
 from nczfs.fuse.workers import Workers
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import FileSystem
 from nczfs.vfs.ending import Ending
 
@@ -35,7 +36,7 @@ _SOON_S = 2.0  # an end that takes longer is explained
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountOptions:
     """Options of mounting a file system.
 

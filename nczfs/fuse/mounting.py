@@ -8,11 +8,11 @@ import re
 import shutil
 import stat
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from nczfs.errors import NczfsError, UsageError
 from nczfs.fuse import systemcalls
+from nczfs.plaindata import frozen
 
 FILE_SYSTEM_TYPE = "fuse.nczfs"
 CAP_SYS_ADMIN = 21
@@ -26,7 +26,7 @@ class MountError(NczfsError):
     """Mounting or unmounting is impossible; the message names the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MountEntry:
     """A line of the kernel's table of mounts."""
 

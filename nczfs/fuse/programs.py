@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from nczfs.plaindata import frozen
 
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedFile:
     """A file of a mount that a program has open.
 

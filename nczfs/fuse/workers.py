@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Generic, NoReturn, TypeVar
 
@@ -14,6 +14,7 @@ import trio
 
 from nczfs.errors import DeadlinePassed
 from nczfs.metrics import FUSE_SECONDS
+from nczfs.plaindata import frozen
 from nczfs.vfs.effects import TimedRequest
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ class Pool:
         return self._limiter.borrowed_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workers:
     """The pools. No call in a pool waits for work that is queued to the same pool.
 

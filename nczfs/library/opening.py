@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
@@ -35,6 +34,7 @@ from nczfs.formats.registry import new_format
 from nczfs.library.api import OpenDataset, RootArray
 from nczfs.library.origin import Origin, absolute
 from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.plaindata import frozen
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.parenturl import parent
@@ -104,7 +104,7 @@ def open_with(engine: Engine, url: str, store_options: StoreOptions | None = Non
     return _open(url, "r", DatasetForm(), store_options, engine.options, engine)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetForm:
     """How a dataset is made or written; see `open_url`."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nczfs.engine.options import EngineOptions
+from nczfs.plaindata import frozen
 from nczfs.zmap.registry import StoreOptions
 
 _RELATIVE = re.compile(r"((?:\[[^\]]*\])*file://)(?!/)", re.IGNORECASE)
 _HAS_SCHEME = re.compile(r"(?:\[[^\]]*\])*[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Origin:
     """The arguments of `nczfs.open` for reading.
 

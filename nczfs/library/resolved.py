@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plain:
     """A prefix that is not a node of a dataset."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class At:
     """A group or variable of a dataset.
 
@@ -46,7 +46,7 @@ class At:
         return isinstance(node, GroupHeader) and node.arrays is not None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broken:
     """A node whose metadata cannot be read, with the reason."""
 

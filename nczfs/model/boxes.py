@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final
 
+from nczfs.plaindata import frozen
+
 _LISTED_MAX: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """The elements with ``start[d] <= index[d] < stop[d]`` in every dimension; () is a scalar."""
 

@@ -6,7 +6,6 @@ about a new variable; omitted ones have defaults, which the format and the engin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
+from nczfs.plaindata import frozen
 
 
 class Fill(Enum):
@@ -27,7 +27,7 @@ ElementType: TypeAlias = "NcType | np.dtype[Any]"
 """A netCDF type, or a numpy dtype where netCDF has none (bool, complex, datetime, ...)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariableDeclaration:
     """A variable to make.
 
@@ -65,7 +65,7 @@ class VariableDeclaration:
     shard_shape: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupDeclaration:
     """A group to make, and everything below it; the root has the name ""."""
 

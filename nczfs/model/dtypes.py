@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 
 MAX_ITEM_BYTES = 1 << 30
 
@@ -72,7 +72,7 @@ class ZeroBytes(bytes):
     """The same for objects that are bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EmptyArray:
     """The empty array as the fill value of an array of arrays.
 
@@ -93,7 +93,7 @@ class VlenKind(Enum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DataType:
     """The type of the elements of an array.
 

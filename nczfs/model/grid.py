@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from math import prod
@@ -15,6 +14,7 @@ import numpy as np
 
 from nczfs.buffers import Positions
 from nczfs.model.boxes import Box, common
+from nczfs.plaindata import frozen
 
 ChunkIndex = tuple[int, ...]
 Slices = tuple[slice, ...]
@@ -25,7 +25,7 @@ Piece: TypeAlias = "tuple[int, slice, slice]"
 _PIECES_MAX = 1 << 16  # along all dimensions of a box, that are worked out before the first one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkPart:
     """The piece of a box that lies in one chunk.
 
@@ -95,7 +95,7 @@ class Cuts(ABC):
             position = end
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EvenCuts(Cuts):
     """Chunks of the same length."""
 
@@ -139,7 +139,7 @@ class EvenCuts(Cuts):
             position = end
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class UnevenCuts(Cuts):
     """Chunks of listed lengths.
 
@@ -294,7 +294,7 @@ class ChunkGrid(ABC):
             yield chunk, source, target
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RegularGrid(ChunkGrid):
     """A grid of equal chunks."""
 
@@ -316,7 +316,7 @@ class RegularGrid(ChunkGrid):
         return self.chunk_shape
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class RectilinearGrid(ChunkGrid):
     """A grid of which each dimension is cut in its own way, up to its end at least.
 

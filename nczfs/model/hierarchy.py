@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from nczfs.model.boxes import Box
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.grid import ChunkGrid, ChunkIndex, Cuts, RectilinearGrid, RegularGrid
+from nczfs.plaindata import frozen
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """A parsed JSON document (read-only by convention once it is part of the model)."""
@@ -20,7 +21,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 AttributeValue: TypeAlias = "str | tuple[str, ...] | tuple[int, ...] | tuple[float, ...] | Json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """A named value of a group or variable.
 
@@ -35,7 +36,7 @@ class Attribute:
     value: AttributeValue
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dimension:
     """A named length.
 
@@ -52,7 +53,7 @@ class Dimension:
     anonymous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodecSpec:
     """A codec as in the metadata: its name, and the other members of its object.
 
@@ -66,7 +67,7 @@ class CodecSpec:
     must_understand: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodecChain:
     """The codecs of an array's chunks.
 
@@ -85,7 +86,7 @@ class CodecChain:
     compressed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shards:
     """Boxes of chunks that are stored together, with an index of the place of each one.
 
@@ -111,7 +112,7 @@ class Shards:
 _NUMBERS = re.compile(r"\d{1,19}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkKeys:
     """The form of chunk keys: the names of chunks by their index, below the array's key.
 
@@ -151,7 +152,7 @@ class ChunkKeys:
         return index if len(index) == ndim and self.name(index) == name else None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ArrayDescription:
     """Everything needed to read and write the chunks of one array.
 
@@ -233,7 +234,7 @@ class ArrayDescription:
         return prod(self.chunk_shape) * self.dtype.stored.itemsize
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """An array with its names, which netCDF calls a variable.
 
@@ -305,7 +306,7 @@ class Variable:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupHeader:
     """A group without its members.
 
@@ -342,7 +343,7 @@ class GroupHeader:
         return not (self.dimensions or self.arrays or self.groups)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """A group with everything below it: a hierarchy that can be compared and printed.
 

@@ -7,10 +7,11 @@ check comes before anything is built, block by block in little memory, for any t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+
+from nczfs.plaindata import frozen
 
 _Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -26,7 +27,7 @@ _IS_MARK = np.zeros(256, np.bool_)
 _IS_MARK[list(b"[]{},")] = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Marks:
     """Brackets and commas outside strings, in order.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.plaindata import frozen
 
 LISTED_MAX = 100_000
 """A set of up to so many keys is listed where the form of the keys does not tell."""
@@ -21,7 +21,7 @@ UNKNOWN = "?"
 """Stands for a common key where it cannot be excluded that there is one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeySet:
     """Texts of a head, numbers with a separator between them, and a tail.
 

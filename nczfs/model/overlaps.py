@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import LISTED_MAX, KeySet, common, keys_of
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlap:
     """Two arrays whose chunks get in each other's way.
 
@@ -79,7 +79,7 @@ def below(sets: Sequence[KeySet]) -> Mapping[tuple[int, int], str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Owned:
     """A set of texts, and the number of the array that it is of."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from nczfs.ncstream.messages import (
 )
 from nczfs.ncstream.names import steps_of, unescaped
 from nczfs.ncstream.nctypes import NC_TYPES
+from nczfs.plaindata import frozen
 
 Node: TypeAlias = "Variable | Structure"
 
@@ -25,7 +26,7 @@ RANK_MAX = 32 + 32  # of arrays of NumPy
 ITEM_BYTES_MAX = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     """A variable of a stream.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from nczfs.plaindata import frozen
 
 
 class DataType(IntEnum):
@@ -76,7 +78,7 @@ UNSIGNED = {
 AttributeValues: TypeAlias = "tuple[str, ...] | tuple[int, ...] | tuple[float, ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dimension:
     """A dimension, of a group or as part of a shape.
 
@@ -93,7 +95,7 @@ class Dimension:
     is_private: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """A named value. `values` is () if there is none; strings if `type` is STRING."""
 
@@ -102,7 +104,7 @@ class Attribute:
     values: AttributeValues
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """A variable, or a member of a structure.
 
@@ -119,7 +121,7 @@ class Variable:
     data: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Structure:
     """A variable whose elements have members: first `variables`, then `structures`."""
 
@@ -136,7 +138,7 @@ class Structure:
         return (*self.variables, *self.structures)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnumType:
     """An enumeration: its codes and their names."""
 
@@ -144,7 +146,7 @@ class EnumType:
     members: tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """A group. `name` is "" for the root."""
 
@@ -162,7 +164,7 @@ class Group:
         return (*self.variables, *self.structures)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """What a stream describes; a later one adds to it."""
 
@@ -172,7 +174,7 @@ class Header:
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Range:
     """Indexes along a dimension: `size` of them, from `start` on, `stride` apart."""
 
@@ -181,7 +183,7 @@ class Range:
     stride: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Section:
     """The elements that a message has; no ranges: a scalar."""
 
@@ -208,7 +210,7 @@ def whole_section(shape: tuple[int, ...]) -> Section:
     return Section(tuple(Range(0, size) for size in shape))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamError:
     """The last message of a stream that could not go on."""
 

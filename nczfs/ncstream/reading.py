@@ -7,7 +7,6 @@ section against the shape in the header, the size of a block against its section
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 import numpy as np
@@ -48,13 +47,14 @@ from nczfs.ncstream.parsing import (
     parsed,
 )
 from nczfs.ncstream.rows import Fail, column_values, is_big, rows_of, section_of
+from nczfs.plaindata import frozen
 
 PIECE_BYTES: Final = 8 << 20
 _OBJECTS_MAX: Final = 4096
 _OBJECTS_BYTES_MAX: Final = 256 << 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Array:
     """Values of a variable, which replace earlier ones.
 
@@ -334,7 +334,7 @@ class _Reader:
             yield message.array(message.section, values)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Message:
     """A data message whose section fits its variable.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures.conventions import Role, role, text
 from nczfs.pictures.unpacking import is_number
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.surroundings import variable_group
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Coordinates:
     """The coordinates of a variable, as descriptions.
 

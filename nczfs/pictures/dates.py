@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import cftime
+
+from nczfs.plaindata import frozen
 
 _DAYS: Final = {
     "d": 1.0,
@@ -40,7 +41,7 @@ _UNITS_LENGTH_MAX: Final = 100
 _SINCE: Final = re.compile(r"\s*([A-Za-z_]+)\s+since\s+(\d{1,4})-\S", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calendar:
     """The units of times.
 

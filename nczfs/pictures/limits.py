@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+
+from nczfs.plaindata import frozen
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PictureLimits:
     """The bounds of one picture.
 

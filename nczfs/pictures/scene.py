@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from nczfs.pictures.dates import Calendar
 from nczfs.pictures.unpacking import Masked
+from nczfs.plaindata import frozen
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Title:
     """The text above a picture.
 
@@ -29,7 +30,7 @@ class Title:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """What numbers along an axis, or of a colour, mean.
 
@@ -45,7 +46,7 @@ class Scale:
     flags: tuple[tuple[float, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """A side of a picture.
 
@@ -62,7 +63,7 @@ class Axis:
     is_down: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plane:
     """Values of two dimensions, as colours.
 
@@ -80,7 +81,7 @@ class Plane:
     is_map: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """Values of one dimension.
 
@@ -96,7 +97,7 @@ class Line:
     is_broken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """Lines of text."""
 
@@ -104,7 +105,7 @@ class Words:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sheet:
     """The variables of a group, each as a small picture."""
 

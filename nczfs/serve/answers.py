@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 
 from nczfs import errors
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
 BINARY: Final = "application/octet-stream"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An answer.
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from threading import BoundedSemaphore
 from typing import Final, TypeVar
@@ -32,6 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nczfs.buffers import Buffer
 from nczfs.errors import NczfsError, NotADirectory
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 from nczfs.serve.answers import Answer, answer_of, is_ordinary, refusal
 from nczfs.serve.budget import Budget
 from nczfs.serve.cdm import CdmRemote, parse_query
@@ -76,7 +77,7 @@ _LOGGED_MAX: Final = 300
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppOptions:
     """Options of the application.
 

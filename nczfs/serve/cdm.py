@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -33,6 +33,7 @@ from nczfs.ncstream.framing import BLOCK_BYTES_MAX, block
 from nczfs.ncstream.headers import header_message
 from nczfs.ncstream.messages import DataType, Range, Section, StreamError
 from nczfs.ncstream.names import java_path, member_name, text
+from nczfs.plaindata import frozen
 from nczfs.serve.answers import BINARY, Answer, failure_text, text_answer
 from nczfs.serve.budget import Budget
 from nczfs.serve.ncml import ncml
@@ -69,7 +70,7 @@ _SHOWN_WEIGHTS: Final = 2
 """What is kept of a group takes about as much as the group besides it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CdmQuery:
     """What follows the question mark of a request.
 
@@ -113,7 +114,7 @@ def _level(text: str) -> int | None:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A part of a variable that is to be sent.
 
@@ -162,7 +163,7 @@ class _Part:
         return values[(slice(None), *slices)].tobytes()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shown:
     """What a stream shows of a group, and the group that it was made of."""
 

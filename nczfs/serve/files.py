@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from email.utils import formatdate, parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
 from nczfs.buffers import Buffer
 from nczfs.pictures.picture import PREVIEW_BYTES
+from nczfs.plaindata import frozen
 from nczfs.serve.answers import BINARY, TEXT, Answer, refusal
 from nczfs.vfs.datasets.netcdffile import NetcdfFile
 from nczfs.vfs.datasets.previewfile import PreviewFile
@@ -27,7 +27,7 @@ _TYPES: Final[Mapping[str, str]] = {
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileRequest:
     """The headers of a request for a file that its answer depends on; "" is one that is missing."""
 

@@ -7,7 +7,6 @@ Names, attributes and errors come from stores that may be hostile: they enter a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import islice
 from typing import Final
@@ -16,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from nczfs.cdl import printer as cdl
 from nczfs.errors import NczfsError
 from nczfs.messages import size_text
+from nczfs.plaindata import frozen
 from nczfs.serve.answers import HTML, Answer, failure_text, text_answer
 from nczfs.serve.pictures import LIMITS, QUERY, is_available
 from nczfs.serve.store import (
@@ -53,7 +53,7 @@ figure img { background: #f4f4f4; display: block; height: auto; max-width: 100% 
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """An entry of a directory, as a page shows it."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
@@ -16,6 +15,7 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures import picture
 from nczfs.pictures.limits import MIB, PictureLimits
+from nczfs.plaindata import frozen
 from nczfs.serve.answers import Answer
 from nczfs.serve.store import ServedStore
 from nczfs.vfs.nodes import Directory
@@ -32,7 +32,7 @@ KEPT_S: Final = 60.0
 is_available = picture.is_available
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """A picture; of the variable the digest, because its attributes may be large."""
 
@@ -41,7 +41,7 @@ class _Kept:
     drawn_at: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """A picture that a request asks for: of a variable at a path, with its digest."""
 

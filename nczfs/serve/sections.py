@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.errors import BadSelection
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 
 SPECS_MAX = 100
 """Variables in one request."""
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}\Z")
 _EMPTY = re.compile(r"([0-9]{1,19}):(-1|[0-9]{1,19})\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DimSpec:
     """The selected positions of a dimension; `last` is one of those that are looked at.
 
@@ -54,7 +54,7 @@ Dims: TypeAlias = "tuple[DimSpec, ...] | None"
 """One for each dimension; None: everything."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SectionSpec:
     """A part of a variable.
 

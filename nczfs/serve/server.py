@@ -15,13 +15,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nczfs.errors import UsageError
+from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _THREAD = "nczfs-serve"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerOptions:
     """Options of a server.
 
@@ -129,7 +130,7 @@ def _force(asked: threading.Event, server: uvicorn.Server) -> None:
     server.force_exit = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Heard:
     """What is set by the first signal that asks for the end, and by the second one."""
 

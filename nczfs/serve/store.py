@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 from typing import TypeAlias
@@ -21,6 +21,7 @@ from nczfs.errors import BadMetadata, IsADirectory, NoSuchPath, NotADataset, Not
 from nczfs.library.resolved import At, Broken
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Group, GroupHeader, Variable
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.access import AccessLog
 from nczfs.vfs.datasets.choice import Choice
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
@@ -40,7 +41,7 @@ LOOKED_AT_MAX = 100_000
 _DEPTH_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServedGroup:
     """A group of a dataset with everything below it, as it was at the time of a request.
 
@@ -69,7 +70,7 @@ Place: TypeAlias = "tuple[bool, str]"
 """Where an entry stands in the pages of its directory: whether it is one itself, and its name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entries:
     """Entries of a directory that are shown in one page.
 

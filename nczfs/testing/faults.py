@@ -6,10 +6,10 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from nczfs.errors import StoreError, Unavailable
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.run import ListedRange
@@ -22,7 +22,7 @@ OPERATIONS: Final = frozenset(
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """One failure.
 

@@ -11,7 +11,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
@@ -21,6 +20,7 @@ from nczfs import metrics
 from nczfs.engine.arrays.selection import Axis, select
 from nczfs.library.variable import Variable
 from nczfs.model.grid import ChunkIndex, Cuts
+from nczfs.plaindata import frozen
 
 SAMPLE_MAX = 16  # objects, and as many further chunks
 SAMPLE_BYTES = 64 << 20  # decoded
@@ -28,7 +28,7 @@ FURTHER = 2  # chunks of one object
 LISTED_MAX = 1 << 20  # chunks along one dimension that a step selects
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadSample:
     """What reading a few chunks of a kind took.
 
@@ -44,7 +44,7 @@ class ReadSample:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadCost:
     """What reading a selection takes, with nothing in any cache.
 

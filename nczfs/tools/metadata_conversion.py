@@ -18,6 +18,7 @@ from nczfs.formats.names import below
 from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import CODE_OF_NC_TYPE
 from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.source import Notice
 from nczfs.tools.verify.findings import FindingKind
@@ -33,7 +34,7 @@ AT_ONCE = 64  # documents that are written together
 _UNREADABLE = (FindingKind.UNREADABLE, FindingKind.MISSING)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewDocument:
     """A document of Zarr v3.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from math import prod
 from typing import TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 from nczfs.buffers import Values
 from nczfs.model.boxes import Box, common, whole
 from nczfs.model.grid import ChunkGrid, ChunkIndex, Slices
+from nczfs.plaindata import frozen
 from nczfs.tools.chunkset import ChunkSet
 
 Reader: TypeAlias = Callable[[Slices], Values]
@@ -62,7 +62,7 @@ def few_within(stored: ChunkSet, chunks: Box, most: int) -> list[ChunkIndex] | N
     return found if len(found) <= most else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocks:
     """The blocks in which an array is worked on, in C order.
 

@@ -11,13 +11,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 
 from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.library.api import Group as OpenGroup
 from nczfs.library.variable import LibraryNode
 from nczfs.library.variable import Variable as OpenVariable
 from nczfs.model.hierarchy import Group, Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Prefix, join
@@ -29,7 +29,7 @@ _COUNTED_AT_ONCE = 1000
 _MARK = f"/{UNFINISHED}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """A number of objects in a store, and their bytes.
 
@@ -50,7 +50,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeUsage:
     """The space that a group or variable takes.
 

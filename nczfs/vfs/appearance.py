@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges, FileKind, InodeNo, NodeAttributes
 from nczfs.vfs.nodes import File, NodeStat, TreeNode
 
 DIRECTORY_NLINK = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Appearance:
     """The default attributes of nodes.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum
 from typing import NewType, Protocol, TypeAlias
 
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 from nczfs.vfs.ending import Ending
 from nczfs.zmap.capacity import Capacity
 
@@ -26,7 +26,7 @@ class FileKind(Enum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeAttributes:
     """The attributes of a node, for stat.
 
@@ -51,7 +51,7 @@ class NodeAttributes:
     atime_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttributeChanges:
     """The changes of a setattr; None leaves an attribute unchanged."""
 
@@ -63,7 +63,7 @@ class AttributeChanges:
     mtime_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeOwner:
     """The user who makes a file or directory."""
 
@@ -71,7 +71,7 @@ class NodeOwner:
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """An open file; `direct_io` and `keep_cache` are for the kernel's page cache.
 
@@ -86,7 +86,7 @@ class Opened:
     is_slow: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DirectoryEntry:
     """An entry of a listing; `cookie` is the position after it."""
 

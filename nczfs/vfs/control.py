@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from nczfs import metrics
 from nczfs.buffers import Buffer
 from nczfs.engine.chunks.loaded import Footprint
 from nczfs.errors import ObjectTooLarge
+from nczfs.plaindata import frozen
 from nczfs.vfs.conversing import REQUEST_BYTES_MAX, AnsweringFile, Reply, Said
 from nczfs.vfs.nodes import FixedContent, FixedDirectory, MadeFile, OpenFile, TreeNode
 
 LOG_BYTES_SHOWN = 4 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogFile:
     """A log file, which may have lines of earlier mounts.
 

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from nczfs.plaindata import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Ending:
     """How a mount has ended.
 

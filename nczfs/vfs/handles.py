@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nczfs.errors import BadHandle
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.inodes import Inode
 from nczfs.vfs.nodes import OpenFile
@@ -15,7 +15,7 @@ from nczfs.vfs.nodes import OpenFile
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileHandle:
     """An open file, and the inode that it holds.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
 from nczfs.errors import BadKey
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.flat import shown_name, stored_names
 from nczfs.zmap.keys import is_within, join
 
@@ -42,7 +42,7 @@ class MountPaths(ABC):
         """Return whether a path shows something at or below a prefix of the store."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreePaths(MountPaths):
     """The paths of a mount with the layout ``tree``.
 
@@ -76,7 +76,7 @@ class TreePaths(MountPaths):
         return is_within(self.in_store(path)[0], prefix)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlatPaths(MountPaths):
     """The paths of a mount with the layout ``flat``. Attributes are those of `TreePaths`."""
 

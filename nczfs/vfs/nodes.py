@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from nczfs.buffers import Buffer
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.readahead.backwards import PageCache
 from nczfs.errors import BadHandle, NoSuchPath, NotPermitted, PathError
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeStat:
     """The size and time of a node.
 

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from nczfs import metrics
@@ -20,6 +20,7 @@ from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_s
 from nczfs.engine.stores import open_store
 from nczfs.errors import NamesUnknown, NoSuchPath, StoreError
 from nczfs.library.resolved import Plain
+from nczfs.plaindata import frozen
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
 from nczfs.vfs.base import Notifier
@@ -57,7 +58,7 @@ log = logging.getLogger(__name__)
 CONTROL = ".nczfs"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VfsOptions:
     """The options of a mount below FUSE.
 

@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -25,6 +24,7 @@ from nczfs.errors import (
 from nczfs.library.boxes import selection
 from nczfs.library.resolved import At, Broken, Plain
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.cost import touched
 from nczfs.vfs.conversing import Reply
 from nczfs.vfs.datasets.prefixdirectory import PrefixDirectory
@@ -39,7 +39,7 @@ class _Ended(Exception):
     """There is nothing more to load. The text is the state of the warming."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """A variable in the tree of a store, or of an archive in it."""
 
@@ -61,7 +61,7 @@ class _Place:
         return self.dataset.array(loaded.node), wanted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WarmRequest:
     """What is to be loaded: the chunks of everything at and below a path.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.views.layout import Layout
 
 Variables: TypeAlias = tuple[Variable, ...]
@@ -22,7 +22,7 @@ class Writing(Enum):
     WHOLE = "a whole new content, taken at the close"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class View:
     """A virtual file.
 

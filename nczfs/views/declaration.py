@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from nczfs.messages import shown
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import Attribute, CodecSpec, Json
+from nczfs.plaindata import frozen
 from nczfs.views.declared_type import element_of, fill_of
 from nczfs.zmap.keys import is_within
 
@@ -45,7 +46,7 @@ GROUP = frozenset(
 _TYPES = {nc_type.value: nc_type for nc_type in NcType}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedDimension:
     """A dimension; it is made if none of that name is declared.
 
@@ -63,7 +64,7 @@ class WantedDimension:
     levels: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedVariable:
     """A variable, and its dimensions, which the declaration does not name yet.
 
@@ -79,7 +80,7 @@ class WantedVariable:
     dependents: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedGroup:
     """The dimensions and attributes of a group; `format` as in `WantedVariable`."""
 

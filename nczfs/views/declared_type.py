@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,13 @@ from nczfs.model.dtypes import (
     ZeroText,
 )
 from nczfs.model.hierarchy import CodecSpec, Json
+from nczfs.plaindata import frozen
 
 _FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NC_TYPES = {nc_type.value: nc_type for nc_type in NcType if nc_type is not NcType.JSON}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Element:
     """The element type of a declared variable; `vlen` is the kind of objects."""
 

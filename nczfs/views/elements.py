@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +22,7 @@ from nczfs.engine.readahead.sequence import MIB
 from nczfs.model.boxes import boxes_of_run, common
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 
 WINDOW_BYTES = 4 * MIB
 WINDOWS_AHEAD_BYTES = 12 * MIB
@@ -92,7 +92,7 @@ ElementsOf: TypeAlias = Callable[[Variable], ElementSource]
 """Gives the elements of a variable."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _VariableElements(ElementSource):
     """Elements of a variable."""
 
@@ -112,7 +112,7 @@ class _VariableElements(ElementSource):
         return self.variable.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ArrayElements(_VariableElements):
     """All elements of a variable, in C order."""
 
@@ -165,7 +165,7 @@ class ArrayElements(_VariableElements):
         return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class ChunkElements(_VariableElements):
     """All elements of one chunk in C order, including filler beyond the edge of the array."""
 
@@ -223,7 +223,7 @@ class Span(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenElements:
     """Elements that some bytes represent, and their place."""
 

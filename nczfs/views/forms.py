@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from nczfs.buffers import Buffer, Flags, Values
 from nczfs.errors import BadValue
 from nczfs.model.smallnumbers import bits_of, small_number
+from nczfs.plaindata import frozen
 
 
 class Form(ABC):
@@ -55,7 +55,7 @@ class Form(ABC):
         """Return which elements can be restored from their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BinaryForm(Form):
     """Elements as they are in memory, or in another byte order.
 

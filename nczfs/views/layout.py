@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
@@ -16,12 +15,13 @@ from nczfs.engine.chunks.storedarray import StoredArray, newest_revision
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.model.dtypes import DataType
+from nczfs.plaindata import frozen
 from nczfs.views.elements import ElementSource, Span
 from nczfs.views.forms import BinaryForm
 from nczfs.views.segments import Run, Segment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SegmentPiece:
     """Bytes [start, stop) of one segment."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy as np
 from nczfs.buffers import Buffer, Values
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
+from nczfs.plaindata import frozen
 from nczfs.views.elements import ElementSource, Span, WrittenElements
 from nczfs.views.segments import PEEK_ASSEMBLED_BYTES_MAX, LiteralRow, Run, Segment
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Records(Segment):
     """Consecutive records, each with the same number of elements of several sources.
 
@@ -133,7 +133,7 @@ class Records(Segment):
                 yield _Part(whole, begin + inside, end + inside, begin, 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """Bytes [start, stop) of all elements of a member: the same number in each of some records.
 

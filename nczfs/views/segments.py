@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from nczfs.engine.arrays.array import now
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.prefetch import NOT_AHEAD, AheadOptions
 from nczfs.errors import BadValue, NotPermitted
+from nczfs.plaindata import frozen
 from nczfs.views.elements import ElementSource, Span, WrittenElements
 from nczfs.views.forms import Form
 from nczfs.views.literalfile import LiteralFile
@@ -77,7 +77,7 @@ class Segment(ABC):
         return NOT_AHEAD
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Literal(Segment):
     """Bytes that do not come from an array.
 
@@ -104,7 +104,7 @@ class Literal(Segment):
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiteralRow(Literal):
     """The first of several rows of literal bytes, as long as each other, for `Records`.
 
@@ -124,7 +124,7 @@ class LiteralRow(Literal):
         return Literal(self.data[: count * self.width])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileLiteral(Segment):
     """Literal bytes in a file, which does not change.
 
@@ -156,7 +156,7 @@ class FileLiteral(Segment):
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Padding(Segment):
     """Zeros.
 
@@ -184,7 +184,7 @@ class Padding(Segment):
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run(Segment):
     """The elements [first, first + count) of a source, one after the other.
 

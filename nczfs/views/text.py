@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from nczfs.codecs.rounding import Cast
 from nczfs.errors import BadValue
 from nczfs.model.dtypes import DataType
 from nczfs.model.smallnumbers import number_kind, small_number
+from nczfs.plaindata import frozen
 from nczfs.views.forms import Form
 
 # The digits that read back to the same bits, and the widest that such a number can be:
@@ -24,7 +24,7 @@ _INT_WIDTHS = {"i1": 4, "u1": 3, "i2": 6, "u2": 5, "i4": 11, "u4": 10, "i8": 20,
 _DATETIME_WIDTH = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextForm(Form):
     """One element a line.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from nczfs.errors import ReadOnlyStore
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import OWN_FILES, Prefix
 
 ASIDE = f"{OWN_FILES}new-"
@@ -19,7 +19,7 @@ def new_aside() -> str:
     return f"{ASIDE}{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aside:
     """A place for objects that will replace all those below a prefix.
 

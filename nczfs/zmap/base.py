@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import NamedTuple, NewType, TypeAlias, TypedDict, Unpack
 
 from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore, NoSuchObject
+from nczfs.plaindata import frozen
 from nczfs.zmap.aside import Exchanges, Exchanging
 from nczfs.zmap.capacity import UNLIMITED, Capacity
 from nczfs.zmap.joining import join
@@ -84,7 +84,7 @@ class Stat(NamedTuple):
         return max(filter(None, (self.mtime_ns, self.ctime_ns)), default=self.mtime_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ByteRange:
     """Bytes [start, stop) of a version of an object; not beyond its end."""
 
@@ -101,7 +101,7 @@ class ByteRange:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Bytes [start, stop) of something on this machine, read on demand.
 
@@ -126,7 +126,7 @@ class Piece:
         return self.reader(self.start, self.stop)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Zeros:
     """A number of zero bytes; a hole if the store can have holes."""
 
@@ -168,7 +168,7 @@ class Entry(NamedTuple):
     is_prefix: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Features:
     """What a store can do, as data. The conformance suite asserts it both ways.
 

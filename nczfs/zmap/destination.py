@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.registry import StoreOptions, plain_kind
 from nczfs.zmap.url import StoreUrl
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bucket:
     """What only buckets have. The functions may make requests, and raise as stores do.
 
@@ -29,7 +29,7 @@ class Bucket:
     home_region: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Destination:
     """A server, and the way to it.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nczfs.plaindata import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class ParquetDocuments:
     """The documents beside references in parquet.
 
@@ -28,7 +29,7 @@ class ParquetDocuments:
     unreferenced: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InlineCopies:
     """Consolidated metadata that lie in documents of groups.
 
@@ -44,7 +45,7 @@ class InlineCopies:
     array: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownDocuments:
     """Names of documents: the last components of their keys.
 

@@ -7,13 +7,13 @@ so; its names are the links to what is directly below it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 from nczfs.zmap.jsonparts import JsonParts
 from nczfs.zmap.keys import is_name
 from nczfs.zmap.web.headers import SIZE_END, time_ns
@@ -25,7 +25,7 @@ _TITLES = ("index of ", "directory listing for ", "directory: ", "listing of ")
 _ROOT_TITLES = frozenset({"index of"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedName:
     """A name of an index page.
 

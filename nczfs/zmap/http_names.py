@@ -7,7 +7,6 @@ of the dataset name its groups, arrays and documents.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -23,6 +22,7 @@ from nczfs.errors import (
     StoreError,
     Unavailable,
 )
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, Stat, Version, ZMap
 from nczfs.zmap.documents import InlineCopies, KnownDocuments
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, ListedName, parse_listing
@@ -37,14 +37,14 @@ DOCUMENT_BYTES_MAX: Final = 64 << 20
 SAMPLES: Final = 3  # files that are requested to see how the server makes its versions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NoListing:
     """What the server does instead of sending an index page, as a verb."""
 
     answer: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Named:
     """What consolidated metadata name.
 
@@ -333,7 +333,7 @@ def _is_key(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """How a server's versions follow from time and size: nginx's ETag, or only a date."""
 

@@ -8,12 +8,13 @@ import netrc
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import version
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from nczfs.errors import ServerFailed, StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import place_of
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.registry import StoreOptions
@@ -34,7 +35,7 @@ _AGAIN = frozenset({408, 425, 429, 502, 503, 504, 509})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpRequest:
     """A request about a key or, with a slash at its end, about a directory.
 

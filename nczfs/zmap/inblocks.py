@@ -6,9 +6,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Blob, Version, ZMap
 from nczfs.zmap.keys import Key
 from nczfs.zmap.wrappers import ReadOnly
@@ -20,7 +20,7 @@ KEPT_BLOCKS = 64
 _BlockId: TypeAlias = tuple[Key, Version, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Block:
     """The bytes of a block, fewer at the end of the object, and the rest of the answer."""
 

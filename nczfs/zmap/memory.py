@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists
+from nczfs.plaindata import frozen
 from nczfs.zmap.aside import Aside, Exchanges, new_aside
 from nczfs.zmap.base import ABSENT, Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, is_own, is_within, join
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Object:
     data: bytes
     stat: Stat

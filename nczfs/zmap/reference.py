@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Protocol, TypeVar, Unpack
 
@@ -24,6 +24,7 @@ from nczfs.errors import (
     ReadOnlyStore,
     Unsupported,
 )
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Blob, Entry, Features, Stat, Version, WriteOptions, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from nczfs.zmap.parallel import in_parallel
@@ -43,7 +44,7 @@ _A = TypeVar("_A")
 _FEATURES = Features(writable=False, conditional_writes=False, near=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReferenceDocument:
     """The document of references.
 

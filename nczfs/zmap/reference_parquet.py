@@ -14,7 +14,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -28,6 +27,7 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.messages import size_text
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Blob, ZMap
 from nczfs.zmap.documents import ParquetDocuments
 from nczfs.zmap.jsonparts import JsonParts
@@ -57,7 +57,7 @@ _UNKNOWN = object()
 _HAS_PROTOCOL = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Grid:
     """The grid of an array: the number of chunks along each dimension."""
 
@@ -364,7 +364,7 @@ def _pyarrow(where: str) -> Any:
     return pyarrow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Described:
     """The contents of the document that holds all others.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from nczfs.errors import Unsupported
 from nczfs.messages import size_text
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import Key, Prefix
 
 WHOLE = -1
@@ -26,7 +26,7 @@ _ROW_BYTES = 160  # of a reference besides its key, until the table is sorted; t
 _URL_BYTES = 160  # of a URL besides its characters
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """The place of a key's bytes.
 

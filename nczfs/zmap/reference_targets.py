@@ -10,10 +10,11 @@ import os
 import posixpath
 import re
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from nczfs.errors import BadKey, CorruptStore, ReferenceRefused, StoreError, Unsupported
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.prefixes import SCHEME, is_below, normal
@@ -23,7 +24,7 @@ from nczfs.zmap.url import StoreUrl, parse_url
 STORES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """A store, its name in the pool, and a key in it.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import Key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedRange:
     """The objects between two keys below a prefix, as they were at one time.
 

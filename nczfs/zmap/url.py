@@ -26,11 +26,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import entry_points
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from nczfs.errors import BadKey, BadUrl, UsageError
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import ROOT, Prefix, parse_prefix
 
 ENTRY_POINTS = "nczfs.zmap"
@@ -84,7 +85,7 @@ _AMAZON = re.compile(
 _VIRTUAL_HOST = re.compile(r"(?P<bucket>[^.]+)\.(?P<host>s3\.(?P<region>[^.]+)\.[^.]+\..+)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreUrl:
     """The parsed URL of a store; made by `parse_url`.
 
@@ -126,7 +127,7 @@ class StoreUrl:
         return self.kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Fragment:
     modes: frozenset[str] = frozenset()
     region: str | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nczfs.engine.chunks.storedarray import StoredArray, has_same_chunks
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.errors import NczfsError, NoSuchObject, StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, Variable
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Key, join
 
@@ -111,7 +111,7 @@ class ArrayCheck:
         return join(self._hierarchy.root, single.array_key(self._document_path))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenArray:
     """An array that is open, as it was described when a longer one was needed.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from nczfs.model.boxes import index_of
 from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkRuns:
     """The chunks of an array each of which is a run of consecutive elements.
 

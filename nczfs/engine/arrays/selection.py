@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
 from math import prod
@@ -17,12 +16,13 @@ from nczfs.engine.chunks.chunkaccess import Index
 from nczfs.errors import BadSelection
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkGrid, ChunkIndex, Cuts
+from nczfs.plaindata import frozen
 
 Axis: TypeAlias = "range | Positions"
 """A selection along one dimension: an ascending range, or positions in any order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkSelection:
     """The selected elements that lie in one chunk.
 
@@ -38,7 +38,7 @@ class ChunkSelection:
     target: Index
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """A selection of elements: all combinations of the selections along each dimension.
 

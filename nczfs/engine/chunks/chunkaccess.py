@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 from nczfs.buffers import Positions
 from nczfs.model.boxes import Box
+from nczfs.plaindata import frozen
 
 Index: TypeAlias = "tuple[slice | Positions, ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkAccess:
     """An access to a chunk.
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.buffers import Values
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.model.grid import ChunkIndex
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 
 ChunkId: TypeAlias = "tuple[StoredArray, ChunkIndex]"
 """An array of a store, and the index of a chunk in its grid."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedChunk:
     """The result of a load: the values, their bytes in memory, the version they came from.
 
@@ -32,7 +32,7 @@ class LoadedChunk:
     as_of: float = math.inf
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Footprint:
     """What the cache has of some chunks.
 

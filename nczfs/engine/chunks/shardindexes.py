@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from nczfs.codecs.shardindex import Places
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.shardlayout import Path
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 
 INDEX_BYTES: int = 200
@@ -21,7 +22,7 @@ IndexId: TypeAlias = "tuple[ArrayPlace, UnitIndex, Path]"
 """The array and unit of an index, and the path of its shard in the unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KnownIndex:
     """The index of a shard in one version of an object.
 
@@ -104,7 +105,7 @@ class ShardIndexes:
             del self._asking[index_id]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardMemory:
     """The memory that shards take beside the cache of chunks.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import starmap
 from math import prod
 from operator import mod
@@ -13,6 +12,7 @@ from nczfs.codecs.shardindex import IndexCodec, index_codec
 from nczfs.errors import CodecError
 from nczfs.messages import size_text
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.plaindata import frozen
 
 Path: TypeAlias = "tuple[int, ...]"
 """The number of a chunk in the index of each shard that it lies in, from the outermost one on.
@@ -21,7 +21,7 @@ The first numbers alone are the path of a shard inside; () is the object.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardLevel:
     """The shards of one level of nesting.
 
@@ -46,7 +46,7 @@ class ShardLevel:
         return (stop - nbytes, stop) if self.is_at_end else (start, start + nbytes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShardLayout:
     """The shards of a unit of some shape.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -18,6 +17,7 @@ from nczfs.errors import CodecError, CorruptChunk
 from nczfs.messages import shown
 from nczfs.model.boxes import Box, index_of
 from nczfs.model.grid import ChunkIndex
+from nczfs.plaindata import frozen
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -29,7 +29,7 @@ ENTRY_BYTES: Final = 16  # of an index, for each chunk that an object has
 BLOCK: Final = 1 << 14  # chunks of which the indexes are made at a time
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredChunks(Collection[ChunkIndex]):
     """The chunks that a unit has, in C order, in eight bytes each.
 
@@ -67,7 +67,7 @@ class StoredChunks(Collection[ChunkIndex]):
         return at < len(self.numbers) and int(self.numbers[at]) == number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Side:
     """The chunks of a shard along one dimension.
 

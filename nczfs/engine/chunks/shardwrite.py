@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from tempfile import TemporaryFile
 from typing import IO, Final
@@ -16,6 +15,7 @@ from nczfs.engine.chunks.shardindexes import KnownIndex
 from nczfs.engine.chunks.shardlayout import Path, ShardLayout
 from nczfs.engine.chunks.shardread import ShardReader
 from nczfs.errors import CodecError, CorruptChunk, NoSpace
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ByteRange, Part, Piece, part_size
 from nczfs.zmap.joining import IN_MEMORY_BYTES_MAX
 
@@ -26,7 +26,7 @@ SHARED_BYTES_MAX: Final = 64 << 20
 """By so many bytes a shard may grow because chunks that shared bytes have their own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Composed:
     """A shard that is to be stored.
 

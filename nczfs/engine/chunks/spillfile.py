@@ -17,10 +17,10 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO
 
 from nczfs.engine.options import GIB
+from nczfs.plaindata import frozen
 
 try:  # a twelfth of the time of zlib's
     from isal.isal_zlib import crc32
@@ -57,7 +57,7 @@ class SpillSegment:
         return self.size - self.holes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpillPlace:
     """The place of bytes, and the checksums of their blocks."""
 

@@ -21,10 +21,11 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from nczfs.engine.process import ProcessIdentity, current_process
 from nczfs.errors import NoSuchObject, StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version, ZMap
 from nczfs.zmap.keys import OWN_FILES, Key, Prefix, join
 
@@ -38,7 +39,7 @@ PID_MAX = 1 << 22  # proc_sys_kernel(5)
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseTerms:
     """The times of a lease, which must be the same for all contenders for a dataset.
 
@@ -60,7 +61,7 @@ class LeaseTerms:
     wait_s: float = 12.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Clock:
     """The time.
 
@@ -75,7 +76,7 @@ class Clock:
     sleep: Callable[[float], None] = time.sleep
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """The contents of a contender's object.
 

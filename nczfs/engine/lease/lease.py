@@ -12,13 +12,13 @@ import math
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
 from nczfs.engine.lease.contention import Claim, Clock, Contender, LeaseTerms
 from nczfs.errors import AccessDenied, LeaseNotHeld, NczfsError, StoreError, Unavailable
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Prefix
 
@@ -37,7 +37,7 @@ class LeaseUser(Protocol):
         """Forget everything without unsaved changes, because others may have changed it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldLease:
     """A lease that this process holds. Times are seconds since 1970."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
 
@@ -26,6 +26,7 @@ from nczfs.model.hierarchy import (
     GroupHeader,
     Variable,
 )
+from nczfs.plaindata import frozen
 
 MAX_DEPTH = 1024  # levels of groups: a key has 1024 bytes
 
@@ -86,7 +87,7 @@ Refused: TypeAlias = "list[tuple[NodeChange, NczfsError]]"
 """Changes that could not be stored, each with the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttributeChange(NodeChange):
     """A change of an attribute.
 
@@ -108,7 +109,7 @@ class AttributeChange(NodeChange):
         """Return the attributes of a node with the change."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SetAttribute(AttributeChange):
     """A new value of an attribute, which keeps its place if it had one."""
 
@@ -129,7 +130,7 @@ class SetAttribute(AttributeChange):
         return (self.attribute if known.name == name else known for known in attributes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteAttribute(AttributeChange):
     """The removal of an attribute."""
 
@@ -165,7 +166,7 @@ def check_same_array(node: Node, array: ArrayDescription | None) -> None:
         raise StructureChanged(f"/{node.path}: another client has put something else in its place")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberChange(NodeChange):
     """A change of what a group lists under a name, if it lists its members at all."""
 
@@ -180,7 +181,7 @@ class MemberChange(NodeChange):
         return f"member {self.name!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddMember(MemberChange):
     """A new array or group in a group's list of members, if the group has a list."""
 
@@ -193,7 +194,7 @@ class AddMember(MemberChange):
         return replace(group, arrays=_with_name(group.arrays, self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoveMember(MemberChange):
     """The removal of an array or group from a group's list of members, if the group has a list."""
 
@@ -206,7 +207,7 @@ class RemoveMember(MemberChange):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenameMember(MemberChange):
     """A new name of a member in a group's list of members, if the group has a list."""
 
@@ -221,7 +222,7 @@ class RenameMember(MemberChange):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupBecomesArray(MemberChange):
     """A member's move from a group's list of groups to that of arrays, if the group has lists."""
 
@@ -233,7 +234,7 @@ class GroupBecomesArray(MemberChange):
         return replace(group, groups=groups, arrays=_with_name(group.arrays, self.name))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AddDimension(NodeChange):
     """The declaration of a dimension by a group."""
 
@@ -252,7 +253,7 @@ class AddDimension(NodeChange):
         return _with_dimensions(_group(node), [self.dimension])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResizeDimension(NodeChange):
     """A new length of a dimension.
 
@@ -300,7 +301,7 @@ class WrittenArray(Protocol):
         """Learn that the values have no place any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resize(NodeChange):
     """A new length of an array along one dimension; `grows` as for `ResizeDimension`.
 

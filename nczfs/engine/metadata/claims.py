@@ -11,18 +11,19 @@ Claims of processes that have ended without that do not count.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from nczfs.engine.process import ProcessIdentity, this_process
 from nczfs.formats.base import MetadataFormat
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 NOTE = "nczfs_appends"
 COVERED_MAX = 16  # of other clients, which may have ended on another machine
 LENGTH_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppendClaim:
     """The records [first, stop), and the process that stores them, see `ProcessIdentity`.
 

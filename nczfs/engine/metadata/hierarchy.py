@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from nczfs.errors import (
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, parse_prefix
 
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 HELD_BYTES_MAX = 16 << 10
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class LoadedNode:
     """A node as it was read, and the versions of the documents it was read from.
 
@@ -131,8 +132,7 @@ class Hierarchy:
 
     def load_now(self, path: str) -> LoadedNode | None:
         """Load as `load` does, but ask the store again for the node's documents."""
-        known = self._nodes.get(path)
-        if known is not None:
+        if (known := self._nodes.get(path)) is not None:
             self._metadata.ask_again(known.used)
         return self.load(path)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from nczfs.engine import headway
 from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.errors import NczfsError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -19,7 +19,7 @@ GLANCE_ENTRIES: Final = 900  # fewer than a page has, so that no second page is 
 _ENTRY_BYTES: Final = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Listing:
     """Names below a prefix.
 

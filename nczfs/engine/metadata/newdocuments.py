@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from nczfs.errors import Conflict, NameTaken, NczfsError, NoSuchObject, ObjectEx
 from nczfs.formats.base import Documents, MetadataFormat, Node
 from nczfs.formats.names import below
 from nczfs.formats.overlay import Overlay
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Blob, Version
 from nczfs.zmap.keys import Key, Prefix, is_within, join, moved
 
@@ -35,7 +36,7 @@ class Begun(Enum):
     NODE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sent:
     """A document that was sent to the store, or removed from it.
 

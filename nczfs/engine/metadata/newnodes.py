@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from nczfs.engine.chunks.storedarray import has_same_chunks
@@ -11,9 +11,10 @@ from nczfs.engine.metadata.changes import NodeChange
 from nczfs.errors import NameTaken, StructureChanged
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Create(NodeChange):
     """The creation of a node.
 
@@ -61,7 +62,7 @@ class Create(NodeChange):
         return _with_dimensions_of(made, node) if is_same else self.apply(node)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DropGroup(NodeChange):
     """The removal of the documents by which a variable was a group before."""
 

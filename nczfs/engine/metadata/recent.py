@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nczfs.formats.base import MetadataFormat, Node
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Key, Prefix
 
@@ -17,7 +17,7 @@ DOCUMENT_BYTES_MAX: Final = 16 << 10  # of a node: the nodes take no more than a
 _Place: TypeAlias = "tuple[Prefix, str]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecentNode:
     """A node without pending changes; None if there is none.
 

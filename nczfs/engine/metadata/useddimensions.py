@@ -17,6 +17,7 @@ from nczfs.engine.metadata.ledger import Shelf
 from nczfs.formats.base import Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, Variable
+from nczfs.plaindata import frozen
 
 MEMBER_BYTES: Final = 400  # about what a member takes here, with its dimensions
 
@@ -44,7 +45,7 @@ class InUse:
                 self.longest[each.name] = each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Found:
     """What was found in a group.
 

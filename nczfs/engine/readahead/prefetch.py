@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from weakref import WeakSet
 
@@ -25,6 +24,7 @@ from nczfs.engine.readahead.sequence import (
     Strided,
 )
 from nczfs.errors import NczfsError
+from nczfs.plaindata import frozen
 
 FIRST_AHEAD_BYTES = 1 * MIB + 128 * KIB  # the kernel's first two read-aheads
 FAR_FIRST_AHEAD_BYTES = 16 * MIB  # doubling from a smaller size costs a round trip each time
@@ -32,7 +32,7 @@ IDLE_S = 5.0  # a program that pauses for longer has its windows read again
 WAIT_S = 4.0  # for a window under way: an attempt to read from a store gets no more without a byte
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AheadOptions:
     """The sizes of reading ahead in one file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import google_crc32c
 import numpy as np
 
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ByteRange, Part, Stat, Version, ZMap, cut_part, part_bytes, part_size
 
 BLOCK_BYTES: Final = 8 << 20
@@ -20,7 +21,7 @@ _KEPT: Final = 8  # of the versions, and of what was sent: the newest ones
 _RANGES_MAX: Final = 1 << 15  # of all that was sent: a record is as long as that
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sent:
     """An object that was sent to the store, and may have arrived.
 
@@ -95,7 +96,7 @@ def _extended(crc: int, data: Buffer) -> int:
     return int(google_crc32c.extend(crc, np.frombuffer(data, np.uint8)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Basis:
     """The knowledge about an object at the time of an unsaved write.
 

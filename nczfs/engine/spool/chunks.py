@@ -35,6 +35,7 @@ from nczfs.formats.elementtypes import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ ENCODED: Final = "encoded"  # as the codecs of the array have them: elements of 
 DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChunkDetails:
     """The chunk of saved elements, its unit, and the description of its array."""
 
@@ -117,7 +118,7 @@ class ChunkDetails:
         return replace(self, shape=tuple(map(max, self.shape, other.shape)))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Attempt:
     """An object that is sent to the store, as entries are told.
 
@@ -136,7 +137,7 @@ class Attempt:
         return packed(document)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenPart:
     """Some elements of a chunk that were written at one time.
 
@@ -251,7 +252,7 @@ class Saved:
             return self.nbytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frozen:
     """The unsaved elements of a chunk at one time.
 
@@ -271,7 +272,7 @@ class Frozen:
     basis: Basis = field(default_factory=Basis)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeptChunk(SpoolEntry):
     """Elements of a chunk of the array at the prefix `key`; without any, the array was longer.
 

@@ -8,7 +8,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict
 
@@ -17,12 +16,13 @@ from nczfs.engine.spool.disk import disk, sync_directory
 from nczfs.engine.spool.records import FileData, Packed, Record, RecordFile, read_log
 from nczfs.engine.spool.space import SUFFIX
 from nczfs.errors import SpoolError
+from nczfs.plaindata import frozen
 
 KILLED: Final = "the mount was killed before it was stored"
 SAVED_AT_MAX: Final = 1e11  # seconds; later ones no calendar has
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SpoolEntry(ABC):
     """What can be put back.
 

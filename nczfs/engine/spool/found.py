@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import gettempprefix
 from typing import Any, ClassVar, Final
@@ -27,6 +27,7 @@ from nczfs.engine.spool.records import FileData, RecordFile, free, packed
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.spool.space import KEPT, LOCK, SUFFIX
 from nczfs.errors import NoSpace, SpoolError
+from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _SAID_BYTES_MAX: Final = 64 << 10
 _UNCLOSED: Final = "the program was killed before it closed the file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Leftover(SpoolEntry):
     """A file that was being written when a mount without a journal was killed.
 
@@ -55,7 +56,7 @@ class Leftover(SpoolEntry):
         return copied(FileData(self.files[0], 0, self.size, None), path)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """Something that a mount has left.
 

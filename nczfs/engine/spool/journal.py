@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,13 @@ from nczfs.engine.spool.records import Packed, packed
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import Prefix
 
 _Place = tuple[Prefix, ChunkIndex]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Growth:
     """An array that became longer; `is_pending` tells whether the store does not know yet."""
 

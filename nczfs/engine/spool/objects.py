@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,12 +15,13 @@ from nczfs.engine.spool.records import FileData
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
 from nczfs.model.ranges import Ranges
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.securing import secure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeptObject(SpoolEntry):
     """The bytes of an object in the spool.
 

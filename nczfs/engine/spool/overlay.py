@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from nczfs.engine.retrying import until_stored
 from nczfs.engine.spool.basis import Basis, Sent, time_text
 from nczfs.errors import CodecError, Conflict, NczfsError, SpoolError
 from nczfs.model.grid import ChunkIndex
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.securing import secure
 
@@ -23,7 +24,7 @@ SHOWN_CHARS_MAX = 60
 Problem = NczfsError | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """Elements of a chunk that are not in the store.
 

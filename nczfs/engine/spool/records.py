@@ -10,7 +10,6 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from nczfs.engine.spool.disk import disk
 from nczfs.errors import NczfsError, SpoolError, Unavailable
+from nczfs.plaindata import frozen
 
 DOCUMENT_BYTES_MAX: Final = 16 << 20
 _MAGIC: Final = b"ncz2"
@@ -32,7 +32,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Packed = Sequence[bytes | memoryview]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileData:
     """Bytes in a file of the spool.
 
@@ -69,7 +69,7 @@ class FileData:
             raise SpoolError(f"{self.path}: cannot be read: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     """A record that was read; `stop` is where it ends in its file."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from nczfs.engine.spool.objects import are_equal, condition, stat_of
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import Conflict, NoSuchObject, ObjectExists, SpoolError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, moved, parse_prefix
 
@@ -31,7 +31,7 @@ def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[None]:
     spool.sync()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnfinishedRename(SpoolEntry):
     """A rename of the prefix `key` that did not end."""
 

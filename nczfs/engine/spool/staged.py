@@ -18,11 +18,12 @@ from nczfs.engine.spool.records import FileData, Packed, crc_of, packed
 from nczfs.engine.spool.space import KEPT, Spool, Survives
 from nczfs.errors import NczfsError
 from nczfs.model.ranges import Ranges
+from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptFacts:
     """Further facts about a file that is left to `nczfs recover`."""
 

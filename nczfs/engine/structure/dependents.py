@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
@@ -31,11 +31,12 @@ from nczfs.formats.zarr3.dependents import SPELLINGS, declared_by, redeclared
 from nczfs.model.hierarchy import Attribute, Json, Variable
 from nczfs.model.keysets import UNKNOWN, family
 from nczfs.model.overlaps import Overlap, collisions, path_conflicts
+from nczfs.plaindata import frozen
 
 TRIES_MAX = 10  # each means that another client has changed what the array declares
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redeclare(AttributeChange):
     """A change of what an array declares, made in what the document has then.
 

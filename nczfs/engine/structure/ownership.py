@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import ForeignObjects, MetadataError, NotWritable, StoreError
@@ -18,6 +17,7 @@ from nczfs.formats.documentnames import DocumentNames
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.model.keysets import family
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -40,7 +40,7 @@ NAMED_MAX = 10  # number of foreign keys that a message names
 _OWN = ".nczfs_"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owned:
     """The sorted keys below a prefix.
 

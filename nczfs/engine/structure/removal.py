@@ -14,7 +14,7 @@ chunks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RemoveMember
@@ -37,12 +37,13 @@ from nczfs.formats.names import below, parent_of
 from nczfs.formats.registry import FORMATS
 from nczfs.formats.rewriting import check_described_once
 from nczfs.model.hierarchy import GroupHeader
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 _NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Removal:
     """The keys that are removed with a node, in this order.
 

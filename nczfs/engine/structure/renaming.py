@@ -45,6 +45,7 @@ from nczfs.formats.naming import checked_name
 from nczfs.formats.rewriting import check_described_once
 from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
+from nczfs.plaindata import frozen
 from nczfs.zmap import keys
 from nczfs.zmap.base import Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
@@ -109,7 +110,7 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
     return goal
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenamingMark:
     """The contents of the key `RENAMING`: names in the group; None: not given.
 

@@ -45,6 +45,7 @@ from nczfs.errors import (
     Unavailable,
 )
 from nczfs.formats.registry import FORMATS
+from nczfs.plaindata import frozen
 from nczfs.zmap.aside import Aside
 from nczfs.zmap.base import ABSENT, Stat, Version, ZMap
 from nczfs.zmap.keys import OWN_FILES, Key, Prefix, join, parse_prefix
@@ -57,7 +58,7 @@ _BYTES_MAX: Final = 1 << 16
 _ABOUT: Final = "A group is being replaced here, or the program that replaced it was ended."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplacingRecord:
     """The contents of the key `REPLACING`.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.buffers import Values
 from nczfs.engine.writing.written import WrittenMask
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Snapshot:
     """The elements that one flush writes.
 

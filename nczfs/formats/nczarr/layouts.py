@@ -17,16 +17,17 @@ case-sensitive.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.names import below
 from nczfs.formats.zarr2.nodes import NodeDocuments, optional_object
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NczarrLayout:
     """The layout of one generation of netcdf-c.
 
@@ -113,7 +114,7 @@ MEMBER_LAYOUTS = (L3, L2L, L2U)
 _VERSION = re.compile(r"\bnetcdf=(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetWriter:
     """What the root of a dataset says about its writer.
 

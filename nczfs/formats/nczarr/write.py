@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nczfs.errors import Unsupported
 from nczfs.formats.attributes_write import attribute_json, attribute_typestr
@@ -24,11 +23,12 @@ from nczfs.formats.rewriting import Encoding, OrderedMembers, OwnMembers
 from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS, ZARRAY, ZATTRS, ZGROUP, NodeDocuments
 from nczfs.formats.zarr2.write import array_members
 from nczfs.model.hierarchy import Attribute, Dimension, GroupHeader, Json, Variable
+from nczfs.plaindata import frozen
 
 HIDDEN_TYPE = "|J0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placement:
     """The documents and layouts for NCZarr's additions to a node.
 

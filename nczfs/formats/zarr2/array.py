@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from nczfs.errors import BadMetadata, Unsupported
@@ -16,12 +15,13 @@ from nczfs.formats.zarr2.fill import exact_default, fill_value
 from nczfs.messages import shown
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec, Json
+from nczfs.plaindata import frozen
 
 NDIM_MAX = 1024
 CODECS_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dialect:
     """What must be known about the writer to read its ``.zarray``.
 

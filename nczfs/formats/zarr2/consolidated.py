@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from nczfs.errors import BadMetadata
@@ -16,6 +15,7 @@ from nczfs.formats.zarr2.names import CONSOLIDATED
 from nczfs.formats.zarr2.nodes import ZARRAY, ZATTRS, ZGROUP
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 Data = TypeVar("Data", bytes, bytes | None)
 
@@ -28,7 +28,7 @@ _OF_ZARR_PYTHON = "consolidated_metadata"
 _ENTRY_BYTES = 400  # approximate memory of the index for a document
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Positions(Consolidated):
     """The contents of a ``.zmetadata``: the position of each document, none of them parsed.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.jsontext import parse_object
@@ -11,12 +9,13 @@ from nczfs.formats.names import below
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
 from nczfs.model.hierarchy import ArrayDescription, Json
+from nczfs.plaindata import frozen
 
 ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"
 ARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeDocuments:
     """The documents of one node.
 

@@ -9,7 +9,6 @@ each ``a`` only moves elements or changes each for itself, a chunk within a shar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
@@ -20,6 +19,7 @@ from nczfs.formats.zarr3.extensions import Extension, extension
 from nczfs.formats.zarr3.types import ByteOrder
 from nczfs.messages import shown
 from nczfs.model.hierarchy import CodecSpec, Json, Shards
+from nczfs.plaindata import frozen
 
 CODECS_MAX = 64
 SHARD_LEVELS_MAX = 8
@@ -43,7 +43,7 @@ _ELEMENTWISE = frozenset(
 _SHARDING_MEMBERS = ("chunk_shape", "codecs", "index_codecs", "index_location")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain:
     """The codecs of an array.
 
@@ -146,7 +146,7 @@ def order_of(codec: CodecSpec, ndim: int) -> tuple[int, ...] | None:
     return axes if sorted(axes) == list(range(ndim)) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sharding:
     """The configuration of a codec `sharding_indexed`."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Consolidated, ConsolidatedForm
@@ -14,6 +13,7 @@ from nczfs.formats.names import below
 from nczfs.formats.zarr3.inline import CONSOLIDATED, joined, object_of, split
 from nczfs.formats.zarr3.names import ZARR_JSON
 from nczfs.messages import shown
+from nczfs.plaindata import frozen
 
 MEMBERS_MAX = 1 << 18  # documents of one dataset: they are found within a second, in 100 MB
 
@@ -22,7 +22,7 @@ _ENTRY_BYTES = 400  # approximate memory of the index for a document
 _EMPTY = {"kind": b'"inline"', "must_understand": b"false"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Positions(Consolidated):
     """The contents of a copy: the position of each document, none of them parsed."""
 

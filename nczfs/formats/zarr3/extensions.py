@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.jsontext import plain
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 _MEMBERS = frozenset({"name", "configuration", "must_understand"})
 _SETTINGS_MAX = 1024  # of a configuration; it is printed and compared where its array is
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extension:
     """A name and its configuration.
 

@@ -6,13 +6,13 @@ It is taken out before the rest is read, and put back as it is spelled after the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.base import Documents
 from nczfs.formats.jsonparts import Parts
 from nczfs.formats.jsonwrite import strict
+from nczfs.plaindata import frozen
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ CONSOLIDATED = "consolidated_metadata"
 _MEMBERS_MAX = 1 << 16  # of a document, without those within them
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SplitDocument:
     """A document of a group.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.errors import BadMetadata, Unsupported
 from nczfs.formats.base import Documents, FormatOptions
 from nczfs.formats.jsontext import parse_object
@@ -13,6 +11,7 @@ from nczfs.formats.zarr3.inline import CONSOLIDATED, split
 from nczfs.formats.zarr3.names import ZARR_JSON
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 ATTRIBUTES = "attributes"
 
@@ -34,7 +33,7 @@ _ARRAY = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeDocument:
     """The document of one node.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from nczfs.formats.zarr3.grids import lengths
 from nczfs.formats.zom.pointers import below
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 Notice: TypeAlias = Callable[[str], None]
 
@@ -47,7 +48,7 @@ def at(pointer: str) -> Iterator[None]:
         raise wrong(pointer, str(error).removeprefix(f"{pointer}: ")) from error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Corrections:
     """What becomes of the slips that readers correct.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.formats.dimensions import DIMENSION_NAMES
 from nczfs.formats.zarr2.nodes import ARRAY_DIMENSIONS
 from nczfs.formats.zom.nodes import Array, ArrayV2
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeclaredNames:
     """The names of the dimensions of an array.
 

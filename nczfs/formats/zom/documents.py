@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from nczfs.errors import BadMetadata
 from nczfs.formats.documentnames import DocumentNames
@@ -17,9 +16,10 @@ from nczfs.formats.zom.nodes import ArrayV2, Node, walk
 from nczfs.formats.zom.reading import read
 from nczfs.formats.zom.writing import document_of
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeKeys:
     """The names of the documents of a node.
 

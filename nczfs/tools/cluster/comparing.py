@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.errors import PiecesFailed
 from nczfs.library.opening import open_url
 from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.cluster.dask import Cluster, threads_of_worker
 from nczfs.tools.cluster.held import held
 from nczfs.tools.cluster.opening import OpenedBy
@@ -21,7 +22,7 @@ from nczfs.tools.transfer.dataset_source import content_of
 from nczfs.tools.transfer.source import Notice
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareJob:
     """What all pieces of a comparison share; the memory limit is that of a thread."""
 

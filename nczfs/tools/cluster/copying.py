@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from nczfs.engine.dataset import Dataset, Engine
@@ -16,6 +16,7 @@ from nczfs.errors import PiecesFailed, UsageError
 from nczfs.formats.registry import new_format
 from nczfs.library.opening import open_url
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.cluster.dask import Cluster, threads_of_worker
 from nczfs.tools.cluster.held import held
 from nczfs.tools.cluster.opening import OpenedBy
@@ -34,7 +35,7 @@ from nczfs.zmap.keys import ROOT
 from nczfs.zmap.url import parse_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyJob:
     """What all pieces of a copy share.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.engine.options import EngineOptions
+from nczfs.plaindata import frozen
 from nczfs.zmap.registry import StoreOptions
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedBy:
     """How a worker opens a dataset.
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, PiecesFailed, ReferenceRefused
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.cluster.dask import Cluster, threads_of_worker
 from nczfs.tools.cluster.held import held
 from nczfs.tools.cluster.opening import OpenedBy
@@ -23,7 +24,7 @@ from nczfs.tools.verify.subject import subject_at
 from nczfs.tools.verify.verification import Batch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerifyJob:
     """What all pieces of a verification share; the memory limit is that of a thread."""
 
@@ -31,7 +32,7 @@ class VerifyJob:
     opened_by: OpenedBy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Result:
     """What a worker found in a unit; see `Checked`."""
 

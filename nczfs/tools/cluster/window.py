@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from nczfs.errors import NczfsError
+from nczfs.plaindata import frozen
 
 ATTEMPTS_MAX = 4
 """A piece that fails is tried again so often, with all others that are under way between."""
@@ -34,7 +34,7 @@ class FutureResult(Protocol):
     def cancel(self) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """What a worker returns instead of a result, for an error that concerns the data or a store.
 
@@ -44,7 +44,7 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome(Generic[Piece, Result]):
     """What became of a piece: a result, or why it failed at last."""
 

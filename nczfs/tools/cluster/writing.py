@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nczfs.engine.stores import open_store
 from nczfs.errors import Conflict, PiecesFailed
+from nczfs.plaindata import frozen
 from nczfs.tools.cluster.dask import Cluster
 from nczfs.tools.cluster.held import held
 from nczfs.tools.cluster.opening import OpenedBy
@@ -17,7 +17,7 @@ from nczfs.zmap.base import ABSENT
 from nczfs.zmap.url import parse_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteJob:
     """What all pieces share."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, PiecesFailed, ReferenceRefused
+from nczfs.plaindata import frozen
 from nczfs.tools.diff.differences import DatasetDifference, DifferenceKind
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.structure import StructureDiff
@@ -14,7 +14,7 @@ from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.dataset_source import DatasetSource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Uncomparable:
     """A variable whose values could not be compared, with the reason."""
 
@@ -22,7 +22,7 @@ class Uncomparable:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extent:
     """The extent of a comparison.
 

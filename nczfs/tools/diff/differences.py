@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from nczfs.model.hierarchy import Json
 from nczfs.model.printing import printable
+from nczfs.plaindata import frozen
 
 
 class DifferenceKind(Enum):
@@ -34,7 +34,7 @@ Shown: TypeAlias = "str | Absent"
 """The value on one side, as text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetDifference:
     """One difference between the two sides.
 
@@ -80,7 +80,7 @@ class DatasetDifference:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValueDifferences:
     """A summary of how the values of a variable differ.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.library.api import Group
@@ -11,6 +11,7 @@ from nczfs.library.variable import Variable
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import Fill, VariableDeclaration
 from nczfs.model.dtypes import DEFAULT_FILL, NcType
+from nczfs.plaindata import frozen
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.dataset_source import DatasetSource, dataset_source
@@ -18,7 +19,7 @@ from nczfs.tools.transfer.listed import stored_units
 from nczfs.tools.transfer.source import Notice, Source
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One side of a comparison.
 

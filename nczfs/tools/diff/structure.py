@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.errors import UsageError
@@ -12,6 +11,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import ElementType, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
+from nczfs.plaindata import frozen
 from nczfs.tools.diff.differences import Absent, DatasetDifference, DifferenceKind, Shown
 from nczfs.tools.diff.side import Side
 from nczfs.tools.diff.texts import attribute_text, fill_text
@@ -20,7 +20,7 @@ from nczfs.tools.transfer.source import Scopes, groups_of
 _TEXTS = frozenset({NcType.CHAR, NcType.STRING})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariablePair:
     """A variable that both sides have.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ import numpy as np
 from nczfs.buffers import Flags, Values
 from nczfs.model.grid import RegularGrid, Slices
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.diff.differences import ValueDifferences
 from nczfs.tools.diff.texts import value_text
@@ -26,7 +26,7 @@ Number: TypeAlias = "int | float"
 _NUMBERS = "numbers"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tolerance:
     """A tolerance: equal numbers differ by no more than ``absolute + relative * abs(b)``."""
 
@@ -37,7 +37,7 @@ class Tolerance:
 EXACT = Tolerance()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compared:
     """The values of one side of a pair.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from nczfs.model.grid import Slices
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import STRING_BYTES
 
 BLOCK_SHARE = 4  # one byte in so many of the memory limit is for values on their way
@@ -22,7 +22,7 @@ time within 3 %), and after each block the progress bar moves and signals are no
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockSize:
     """The number of elements in a block.
 
@@ -37,7 +37,7 @@ class BlockSize:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shapes:
     """The shapes of what a target stores.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Final
 
@@ -15,13 +15,14 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
 from nczfs.model.hierarchy import CodecSpec, Dimension
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import STRING_BYTES, Scopes, Source, with_variables
 
 USUAL_BYTES_MIN: Final = 1 << 20
 USUAL_BYTES_MAX: Final = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choices:
     """Attributes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.values.fillvalues import FILL_VALUE, attributes_with_fill, marks_missing
@@ -15,13 +15,14 @@ from nczfs.formats.zarr3.dependents import SPELLINGS
 from nczfs.model.declaration import VariableDeclaration
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.hierarchy import Dimension, GroupHeader, Shards, Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.dataset_source import DatasetSource
 from nczfs.tools.transfer.declaring import NewVariables
 from nczfs.tools.transfer.source import groups_of
 from nczfs.tools.transfer.target import Target
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeCopier:
     """A maker of the nodes of a source, with their names and attributes unchanged.
 

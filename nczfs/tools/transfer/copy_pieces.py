@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
@@ -26,6 +26,7 @@ from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkGrid, ChunkIndex, Slices
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.blocks import BLOCK_SHARE
@@ -40,7 +41,7 @@ from nczfs.zmap.keys import Key, join
 KEYS_NAMED_MAX = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredPiece:
     """Units that are copied as they are stored, each with its stored bytes."""
 
@@ -48,7 +49,7 @@ class StoredPiece:
     units: tuple[tuple[ChunkIndex, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ValuesPiece:
     """A box whose values are decoded and encoded, of whole units of the target."""
 
@@ -138,7 +139,7 @@ def keys_of(piece: CopyPiece, target: Dataset) -> list[Key]:
 # Sending
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _SentSet:
     """The part of a set of units that concerns a piece.
 
@@ -151,7 +152,7 @@ class _SentSet:
     bits: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentPiece:
     """A piece as plain data, for another process.
 
@@ -231,7 +232,7 @@ def chunk_pair(path: str, variable: LibraryVariable, target: Variable) -> ChunkP
     return ChunkPair(path, variable.description, target, content)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _NativeReader:
     """A reader of elements as they are stored."""
 

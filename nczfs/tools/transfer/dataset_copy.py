@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from nczfs.library.variable import Variable
 from nczfs.messages import size_text
 from nczfs.model import hierarchy as model
 from nczfs.model.declaration import VariableDeclaration
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.choices import Choices, chosen
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
@@ -43,7 +44,7 @@ from nczfs.tools.transfer.target import NewNode, opened_target
 from nczfs.tools.transfer.unfinished import Mark
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """A copy to be made.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from nczfs.model.declaration import ElementType, Fill, GroupDeclaration, Variabl
 from nczfs.model.dtypes import DataType, NcType
 from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Attribute, CodecSpec, Dimension
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import Content, Notice, Source, item_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DatasetSource(Source):
     """A source with the variables of its contents, by the same paths.
 

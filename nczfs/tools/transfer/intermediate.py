@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from math import prod
 from typing import TypeAlias
@@ -25,6 +25,7 @@ from nczfs.library.variable import Variable as LibraryVariable
 from nczfs.messages import size_text
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.blocks import BlockSize, block_shape
 from nczfs.tools.transfer.chunk_copy import ChunkCopier
@@ -61,7 +62,7 @@ takes the bytes that are done.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntermediatePlace:
     """Where intermediate datasets are made.
 
@@ -77,7 +78,7 @@ class IntermediatePlace:
     threads: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passes:
     """How a variable is copied in two passes.
 

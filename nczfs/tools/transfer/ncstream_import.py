@@ -27,6 +27,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.ncstream.bytesource import Readable
 from nczfs.ncstream.messages import DataType, Group, Header, Section, StreamError
 from nczfs.ncstream.reading import Array, Item, read
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.choices import Choices, Chooser
 from nczfs.tools.transfer.declaring import NewVariables, declare, rehearsed
@@ -44,7 +45,7 @@ class Rewindable(Readable, Protocol):
     def seek(self, position: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stream:
     """A stream to import.
 

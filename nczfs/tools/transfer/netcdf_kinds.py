@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from nczfs.engine.values.convert import attribute_of
@@ -15,6 +15,7 @@ from nczfs.messages import shown
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import Notice, Source, groups_of, variables_of
 
 _CLASSIC_TYPES = frozenset(
@@ -46,7 +47,7 @@ Format: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetcdfKind:
     """A kind of file.
 

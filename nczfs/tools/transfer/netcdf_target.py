@@ -21,6 +21,7 @@ from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
 from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Attribute, CodecSpec
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, Shapes, block_size
@@ -41,7 +42,7 @@ _PROBE_BYTES = 1 << 16
 _SUBSTITUTE = (CodecSpec("shuffle"), CodecSpec("zlib", {"level": 4}))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewFile:
     """The netCDF file to make.
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import product
@@ -24,6 +23,7 @@ from nczfs.buffers import Values
 from nczfs.errors import CorruptStore, NczfsError
 from nczfs.messages import reason
 from nczfs.model.grid import Slices
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import Content, Notice, Source
 
 _FIXED_BYTES: Final = 512 << 20  # of the interpreter and its libraries
@@ -31,7 +31,7 @@ _LIMIT_SHARE: Final = 2
 END_S: Final = 2.0  # that a process may take to end after its last words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Described:
     """A source without the functions that read it."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, prod
+
+from nczfs.plaindata import frozen
 
 PIECES_PER_THREAD = 4
 """A piece that takes longer than others, or is begun last, then delays the end little."""
@@ -17,7 +18,7 @@ The first cuts are therefore the ones that pay.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """An array that is cut into blocks.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from nczfs.formats.names import below, parent_of
 from nczfs.model.declaration import GroupDeclaration, VariableDeclaration
 from nczfs.model.grid import Slices
 from nczfs.model.hierarchy import Dimension
+from nczfs.plaindata import frozen
 
 STRING_BYTES = 64
 """Assumed bytes of a string of unknown length, and of what Python adds to each string."""
@@ -23,7 +24,7 @@ Notice: TypeAlias = Callable[[str], object]
 """Takes a line for the user about what could not be carried over unchanged."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Content:
     """The values of a variable of a source.
 
@@ -47,7 +48,7 @@ class Content:
         return prod(self.shape) * self.item_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """The source of a copy.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.options import EngineOptions, format_options
@@ -29,6 +29,7 @@ from nczfs.formats.base import MetadataFormat
 from nczfs.formats.registry import new_format, options_of
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.source import Notice
 from nczfs.tools.transfer.unfinished import Mark, MarkedPlace
 from nczfs.zmap.base import ZMap
@@ -38,7 +39,7 @@ from nczfs.zmap.url import StoreUrl, parse_url
 from nczfs.zmap.wrappers import KeptOpen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewNode:
     """The dataset or node to make.
 
@@ -76,7 +77,7 @@ class NewNode:
         return new_format(self.format, options_of(self.place.modes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """An open target. Others see what `editor` makes when the target's block ends.
 

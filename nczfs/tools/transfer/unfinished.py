@@ -15,6 +15,7 @@ from nczfs.engine.lease.contention import PID_MAX
 from nczfs.engine.process import ProcessIdentity, current_process
 from nczfs.engine.structure.ownership import UNFINISHED, Owned, check_no_foreign, owned
 from nczfs.errors import NoSuchObject, ObjectExists, StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
@@ -22,7 +23,7 @@ _BYTES_MAX = 1 << 16
 _ABOUT = "This place is unfinished: it is being written, or the program that wrote it was ended."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """The contents of the key.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -14,6 +13,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.pools import Pools
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.grid import ChunkIndex
+from nczfs.plaindata import frozen
 from nczfs.tools.verify.keys import StoredUnit
 from nczfs.tools.verify.subject import Subject
 
@@ -29,7 +29,7 @@ TROUBLES_MAX = 100
 _BAD_DATA = (CodecError, CorruptStore, MetadataError, ReferenceRefused)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """A unit that was read.
 

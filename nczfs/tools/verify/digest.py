@@ -18,7 +18,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -32,6 +31,7 @@ from nczfs.engine.options import Tally
 from nczfs.model.boxes import index_of
 from nczfs.model.dtypes import NcType
 from nczfs.model.grid import Slices
+from nczfs.plaindata import frozen
 from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import sparse_reader
@@ -47,7 +47,7 @@ BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DigestElements:
     """The elements of a digest.
 

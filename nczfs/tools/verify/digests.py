@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from nczfs.errors import CodecError, CorruptStore, MetadataError, ReferenceRefused
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer.listed import stored_units
 from nczfs.tools.verify.digest import BLOCK_BYTES_MAX, digest_of
@@ -21,7 +21,7 @@ LISTED_LEAST = 1000
 """Objects of an array from which on a listing shows which are stored: a page of S3 has 1000."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DigestJob:
     """A checksum to compute.
 
@@ -41,7 +41,7 @@ class DigestJob:
     variable: Variable | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digest:
     """A checksum, or the error that prevented it: one of the two is ""."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nczfs.model.printing import printable
+from nczfs.plaindata import frozen
 
 
 class Severity(Enum):
@@ -57,7 +58,7 @@ _NOTES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """Something that is not as it should be.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.structure.ownership import RENAMING
@@ -17,6 +16,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.messages import shown
 from nczfs.model.hierarchy import Variable
 from nczfs.model.keysets import family
+from nczfs.plaindata import frozen
 from nczfs.tools.verify.findings import Finding, FindingKind
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.zmap.base import Stat, ZMap
@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d{1,20}")
 _PLACES_REMEMBERED = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredUnit:
     """An object with values of a variable: a chunk, or a shard of several."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
@@ -15,13 +15,14 @@ from nczfs.engine.structure.ownership import left_text
 from nczfs.errors import MetadataError, NotADataset
 from nczfs.formats.base import FormatOptions, MetadataFormat
 from nczfs.formats.registry import FORMATS
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.url import parse_url
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """A dataset at the root of a store, with what is needed to read it.
 

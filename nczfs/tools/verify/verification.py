@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.verify.chunks import Checked, UnitChecks
 from nczfs.tools.verify.findings import Counts, Finding, FindingKind
@@ -25,7 +25,7 @@ BATCH_BYTES = 64 << 20
 _BATCH_FINDINGS_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Units that are checked together, and what was found about other keys among theirs."""
 

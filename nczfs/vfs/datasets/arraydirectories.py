@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nczfs.errors import PathExists
 from nczfs.library.resolved import At
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.nodefiles import shown_dependents
 from nczfs.vfs.datasets.tree import DatasetsTree
@@ -16,7 +16,7 @@ from nczfs.views.catalog import reserved_variable_names
 from nczfs.zmap.keys import Prefix, join
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrayDirectories:
     """The directories in that of a variable.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from nczfs.errors import NoSuchPath, NotPermitted, ObjectTooLarge, PathExists
 from nczfs.formats.base import Node
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.arrivals import Arrivals, goal_of
 from nczfs.vfs.datasets.choice import copied_names
 from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
@@ -24,7 +24,7 @@ from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.zmap.keys import Prefix
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeArrivals:
     """The files of one group or variable, which come in one by one.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from nczfs.formats.base import Node
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.views.catalog import (
     ATTRIBUTES,
     CDL_SUFFIX,
@@ -27,7 +27,7 @@ COPY: Final = "copy"
 """The word of `--views` for the files that a copy of a dataset needs, each value once."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """The words of `--views`; None shows everything.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from nczfs.errors import (
@@ -22,6 +22,7 @@ from nczfs.errors import (
 )
 from nczfs.formats.registry import FORMATS
 from nczfs.library.resolved import Broken, Plain
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import refusal
 from nczfs.vfs.datasets.nodefiles import DATASET_SUFFIXES, stem
@@ -71,7 +72,7 @@ def stored_names(name: str) -> list[str]:
     return [each for each in found if shown_name(each) == name]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FlatLayout:
     """What all directories of a mount share.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.ledger import Shelf
 from nczfs.engine.opennode import OpenNode
 from nczfs.errors import MetadataError, NoSuchNode
+from nczfs.plaindata import frozen
 from nczfs.views.catalog import ZOM
 from nczfs.zmap.keys import Prefix, is_within
 from nczfs.zom.shown import ShownHierarchy, shown_hierarchy
@@ -17,7 +17,7 @@ from nczfs.zom.shown import ShownHierarchy, shown_hierarchy
 PROBLEMS_MAX = 10  # that are named
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MadeHierarchy:
     """A text, and when and of what it was made."""
 

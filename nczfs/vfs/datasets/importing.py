@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import prod
 
@@ -27,6 +27,7 @@ from nczfs.errors import (
     UsageError,
 )
 from nczfs.model.hierarchy import CodecSpec
+from nczfs.plaindata import frozen
 from nczfs.tools.transfer.cdl_source import cdl_source
 from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
 from nczfs.tools.transfer.completeness import check_complete
@@ -56,7 +57,7 @@ VALUES_BYTES_LEAST = 1 << 30
 EXPANSION_MAX = 2000  # deflate makes up to 1,032 bytes of one
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportOptions:
     """The form of variables that are imported through a mount.
 
@@ -139,7 +140,7 @@ class ReplacingFile(ImportedFile):
             self.let_go()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupImport:
     """The files that come into one group.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nczfs.errors import NotPermitted
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import GroupHeader
+from nczfs.plaindata import frozen
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.arriving import NodeArrivals, held_file
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
@@ -24,7 +24,7 @@ COPYING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Incoming:
     """What the directory of a group or variable takes.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from nczfs.engine.arrays.array import now
@@ -17,6 +16,7 @@ from nczfs.engine.opennode import OpenNode
 from nczfs.engine.weight import weight_of_group
 from nczfs.errors import ObjectTooLarge, Unsupported
 from nczfs.model.hierarchy import Group
+from nczfs.plaindata import frozen
 from nczfs.vfs import effects
 from nczfs.views.netcdf.version import NetcdfFormat, NetcdfVersion, version_of
 from nczfs.zmap.base import ZMap
@@ -31,7 +31,7 @@ NODES_MAX = 50_000
 opens the file waits for; a group may have any number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetcdfPlace:
     """The place of a netCDF file: a node of a store, and the name of the file."""
 
@@ -40,7 +40,7 @@ class NetcdfPlace:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetcdfSource:
     """What a netCDF file is made of.
 
@@ -77,7 +77,7 @@ def netcdf_source(
     return NetcdfSource(place, dataset, node, stem, form, group, is_of_group)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Made:
     """A version, the group that it was made of, and when that was last seen to be the same."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from nczfs.engine.structure.dependents import check, declare, declaring_array
 from nczfs.errors import (
@@ -25,6 +24,7 @@ from nczfs.formats.jsontext import Unfinished
 from nczfs.formats.zarr3.dependents import fault_of_name
 from nczfs.library.resolved import At
 from nczfs.model.hierarchy import Json
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.declaring import INFO_BYTES_MAX
 from nczfs.vfs.datasets.dependentinfo import partial_of
@@ -36,7 +36,7 @@ from nczfs.views.catalog import INFO
 from nczfs.zmap.keys import Prefix, join
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Undeclared:
     """The directories in that of a variable that wait for an info.json.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nczfs.buffers import Buffer
 from nczfs.engine.arrays.array import now
@@ -16,6 +15,7 @@ from nczfs.engine.readahead.backwards import BackwardPages, PageCache
 from nczfs.engine.readahead.prefetch import ReadAhead
 from nczfs.errors import NotPermitted
 from nczfs.model.hierarchy import Variable
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.datasets.access import Access, AccessLog
 from nczfs.vfs.datasets.arrivals import Arrivals
@@ -29,7 +29,7 @@ from nczfs.views.layout import Layout
 from nczfs.views.reader import read_at, read_if_cached, request
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ViewContext:
     """The shared state of all virtual files of a tree.
 

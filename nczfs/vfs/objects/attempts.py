@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.objects import are_equal
 from nczfs.errors import Conflict, NczfsError, NoSuchObject, SpoolError
+from nczfs.plaindata import frozen
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """A version of an object that was to be copied."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.objects.names import parent_of
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Prefix
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalAttributes:
     """Attributes of a file or directory; None: the mount's default.
 

@@ -7,11 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nczfs.engine.retrying import Trouble, newest
 from nczfs.errors import NczfsError, StaleHandle
+from nczfs.plaindata import frozen
 from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.names import parent_of
 from nczfs.vfs.objects.store import ObjectStore
@@ -26,7 +26,7 @@ Place: TypeAlias = tuple[Prefix, int]
 """A directory, and the `LiveFiles.renames` of which that is true."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rename:
     """A directory that was renamed."""
 

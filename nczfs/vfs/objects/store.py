@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -31,6 +30,7 @@ from nczfs.errors import (
     PathExists,
     StaleHandle,
 )
+from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.objects.delivered import DeliveredObjects
 from nczfs.vfs.objects.kept import KeptAttributes, MadeDirectories
@@ -61,7 +61,7 @@ CHANGES_MAX = 4096  # more than are under way at a time
 JOINED_BYTES_MAX = 8 * MIB  # an object of no more is one buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Change:
     """The change of an object, counted, and the version that it has then."""
 
@@ -72,7 +72,7 @@ class _Change:
 _NEVER = _Change(0, ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredOptions:
     """What is kept in the store besides bytes, or else in the mount alone.
 

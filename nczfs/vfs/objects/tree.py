@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from nczfs.engine.dataset import Engine
+from nczfs.plaindata import frozen
 from nczfs.vfs.objects.livefiles import LiveFiles
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.zmap.keys import Key
@@ -13,7 +13,7 @@ from nczfs.zmap.keys import Key
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ObjectsOptions:
     """The appearance of the tree: permissions are kept only if they differ from these."""
 

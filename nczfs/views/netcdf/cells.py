@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from nczfs.errors import BadValue
 from nczfs.messages import shown
 from nczfs.model.printing import encoded
 from nczfs.model.smallnumbers import number_kind, small_number
+from nczfs.plaindata import frozen
 from nczfs.views.forms import BinaryForm, Form
 
 _REPLACEMENT = np.uint32(0xFFFD)
@@ -47,7 +47,7 @@ def text_cells(texts: tuple[str, ...], width: int) -> bytes:
     return b"".join(encoded(text).ljust(width, b"\0") for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WideForm(Form):
     """Elements of float16 or of ml_dtypes as numbers of a type that has all their values.
 
@@ -94,7 +94,7 @@ class WideForm(Form):
         return np.ones(len(values), bool)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Utf8Form(Form):
     """Unicode text of a fixed length as UTF-8, with NULs up to four bytes a character.
 

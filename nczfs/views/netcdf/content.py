@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Variable
+from nczfs.plaindata import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileDimension:
     """A dimension of a netCDF file.
 
@@ -27,7 +27,7 @@ class FileDimension:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compound:
     """A compound type, which the root of the file names.
 
@@ -40,7 +40,7 @@ class Compound:
     dtype: np.dtype[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opaque:
     """A type of bytes without meaning to netCDF, which the root of the file names.
 
@@ -56,7 +56,7 @@ class Opaque:
 FileType: TypeAlias = "NcType | Compound | Opaque"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Elements:
     """Values that are made of an array's chunks on demand.
 
@@ -72,7 +72,7 @@ class Elements:
     cell: np.dtype[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Texts:
     """Values of strings, read when the content was made; in C order.
 
@@ -84,7 +84,7 @@ class Texts:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileVariable:
     """A variable of a netCDF file.
 
@@ -111,7 +111,7 @@ class FileVariable:
         return tuple(dimension.size for dimension in self.dimensions)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileGroup:
     """A group of a netCDF file.
 
@@ -133,7 +133,7 @@ class FileGroup:
         return self.path.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileContent:
     """The content of a netCDF file.
 

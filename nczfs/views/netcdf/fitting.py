@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -15,6 +15,7 @@ from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.model.printing import encoded, printable
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.attributes import group_attributes, omitted_attribute, variable_attributes
 from nczfs.views.netcdf.content import Elements, FileContent, FileGroup, FileVariable, Texts
 from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileFormat
@@ -58,7 +59,7 @@ def file_content(
     return _Fitting(flattened(group), kind, texts, frozenset(record_dimensions), title).content()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Member:
     """A variable that the file holds.
 

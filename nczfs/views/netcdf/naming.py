@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy as np
 from nczfs.formats.names import below
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Dimension, Group, Variable
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.content import Compound, FileDimension, FileType, Opaque
 from nczfs.views.netcdf.names import UniqueNames
 from nczfs.views.netcdf.types import UnnamedType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """What one group of a file names.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.model.dtypes import NC_TYPE_OF_CODE, DataType, NcType, VlenKind
 from nczfs.model.hierarchy import Attribute, Variable
 from nczfs.model.smallnumbers import number_kind, small_number
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.kinds import FileFormat
 from nczfs.views.netcdf.names import UniqueNames
 
@@ -41,7 +41,7 @@ UnnamedType: TypeAlias = "NcType | np.dtype[Any]"
 """A netCDF type, or the dtype of a compound or opaque one that has no name yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShownType:
     """The type of a variable in a file.
 

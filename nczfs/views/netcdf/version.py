@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from nczfs.engine import headway
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.hierarchy import node_to_hold
 from nczfs.model.hierarchy import Group, Variable
+from nczfs.plaindata import frozen
 from nczfs.views.elements import ArrayElements, ElementsOf, ElementSource
 from nczfs.views.layout import Layout
 from nczfs.views.netcdf.content import FileContent, FileGroup
@@ -19,7 +19,7 @@ from nczfs.views.netcdf.kinds import FileFormat
 from nczfs.views.netcdf.texts import texts_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NetcdfFormat:
     """A format of netCDF files.
 
@@ -37,7 +37,7 @@ class NetcdfFormat:
     lay_out: Callable[[FileContent, ElementsOf], Layout]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@frozen(eq=False, weakref_slot=True)
 class NetcdfVersion:
     """A netCDF file as it is made of one state of a group. Immutable.
 

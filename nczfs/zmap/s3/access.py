@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from json import JSONDecodeError
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from botocore.utils import get_environ_proxies
 
 from nczfs.buffers import Buffer
 from nczfs.errors import AccessDenied, UsageError
+from nczfs.plaindata import frozen
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.signing import signed
 from nczfs.zmap.url import check_endpoint
@@ -61,7 +62,7 @@ _TRUE = frozenset({"1", "yes", "true", "on"})
 _FALSE = frozenset({"0", "no", "false", "off"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """The target of requests for a bucket.
 

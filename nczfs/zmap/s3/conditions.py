@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Version
 
 REFUSED = frozenset({404, 412})  # 404: Amazon's answer to If-Match where there is no object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conditions:
     """How a server treats the conditions of a request that makes an object.
 
@@ -45,7 +46,7 @@ class Conditions:
         return {"if-match": _etag(replaces, quoted=self.quoted)} if self.replaces else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SourceCheck:
     """How to tell a server which version to copy.
 
@@ -63,7 +64,7 @@ class SourceCheck:
         return {self.header: _etag(version, quoted=self.quoted)} if self.header else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traits:
     """What is known of a bucket; None: not tried.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.s3.documents import read_document
 from nczfs.zmap.web.bodies import WantedBytes
@@ -19,7 +20,7 @@ ANSWER_BYTES_MAX: Final = 4 << 20
 _REGION = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class S3Request:
     """A request for a key, or for the bucket itself (key "").
 
@@ -49,7 +50,7 @@ class S3Request:
         return WantedBytes(limit, self.start, self.stop)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A request that boto3 makes, and whose answer it parses.
 
@@ -71,7 +72,7 @@ class Call:
     work_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class S3Answer:
     """An answer of the server.
 

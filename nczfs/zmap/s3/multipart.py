@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final
 
 from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.answers import (
     call_fault,
@@ -24,7 +24,7 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 COMPLETE_S = 60.0  # joining parts "may take several minutes"; servers take a second
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Upload:
     """An upload that has begun, and is to be completed or aborted."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from nczfs.errors import StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.s3.documents import check_document, read_document
@@ -40,7 +40,7 @@ _USUAL = re.compile(r"(?>(?:(?>(?:(?!\.nczfs-)\.?[\w-][\w.-]*(?:/(?!\n)|(?=\n)))
 _USUAL_LENGTH_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListingPage:
     """A page of a listing.
 

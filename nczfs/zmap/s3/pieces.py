@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ByteRange, Part, cut_part, part_size
 
 PART_BYTES_MIN = 5 << 20  # limit of S3, except for the last part
@@ -15,7 +15,7 @@ COPY_BYTES = 512 << 20  # a server copies some 100 MiB a second, several parts a
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SentPart:
     """A part of an upload that goes through this machine, some of it still to be read."""
 

@@ -15,12 +15,13 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from nczfs.errors import AccessDenied, BadKey, StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Stat
 from nczfs.zmap.keys import OWN_FILES, Prefix, parse_key
 from nczfs.zmap.s3.listing import pages
@@ -36,7 +37,7 @@ FORGOTTEN_S = 86_400  # a process of another machine counts as gone after a day
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UploadOwner:
     """The identity of a process, by which another one on the same machine sees whether it is gone.
 

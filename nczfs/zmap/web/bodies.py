@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPResponse
 from typing import Any, Final, Protocol
 
@@ -21,6 +20,7 @@ import urllib3
 from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
 from nczfs.messages import size_text
+from nczfs.plaindata import frozen
 
 PIECE_BYTES: Final = 262_144  # bytes between two looks at the clock; 1 MiB was slower
 ONE_BUFFER_MIN: Final = 64 << 10
@@ -40,7 +40,7 @@ class RequestClock(Protocol):
         """Count bytes of a body. Raises if they came too slowly."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantedBytes:
     """The requested bytes of a body.
 
@@ -56,7 +56,7 @@ class WantedBytes:
     stop: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Body:
     """The received part of a body.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import urllib3
 
 from nczfs.buffers import Buffer
 from nczfs.errors import StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import AttemptLoop, Deadline
 from nczfs.zmap.web.bodies import PIECE_BYTES, Body, WantedBytes, bounded, read_body
@@ -24,7 +24,7 @@ _WAYS_MAX: Final = 16  # hosts of one store: its own, and those that it redirect
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerAnswer:
     """An answer of a server.
 
@@ -40,7 +40,7 @@ class ServerAnswer:
     size: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A request as it is sent.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import unquote, urlsplit
 
 from nczfs.errors import UsageError
+from nczfs.plaindata import frozen
 
 _SCHEMES = ("http", "https")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proxy:
     """A proxy; made by `parse_proxy`.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from nczfs.errors import AccessDenied, StoreError
+from nczfs.plaindata import frozen
 from nczfs.zmap.prefixes import is_below, normal
 
 MOVED: Final = frozenset({301, 302, 303, 307, 308})
@@ -19,7 +19,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Redirects:
     """A judge of redirections. None from https to http is followed.
 

@@ -7,7 +7,6 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ import numpy as np
 
 from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore, Unsupported
+from nczfs.plaindata import frozen
 from nczfs.zmap import fileio
 from nczfs.zmap.directory import TEMPORARY
 from nczfs.zmap.oserrors import archive_errors
@@ -43,7 +43,7 @@ _DESCRIPTOR_BYTES_MAX: Final = 24
 _PIECE_BYTES: Final = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compaction:
     """The result of a compaction, real or simulated.
 
@@ -63,7 +63,7 @@ class Compaction:
         return self.size_before - self.size_after
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrangement:
     """The order of members in an archive that is read in pieces.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nczfs.buffers import Buffer
 from nczfs.errors import CorruptStore
+from nczfs.plaindata import frozen
 from nczfs.zmap.zip.records import (
     END,
     END64,
@@ -23,7 +23,7 @@ ReadAt: TypeAlias = Callable[[int, int], Buffer]
 TAIL_BYTES: Final = 128 << 10  # the end record and its longest comment; small archives whole
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class End:
     """The end of an archive.
 

@@ -20,12 +20,12 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, NoSuchObject, StoreBusy, Unavailable
+from nczfs.plaindata import frozen
 from nczfs.zmap import fileio
 from nczfs.zmap.directory import TEMPORARY
 from nczfs.zmap.oserrors import archive_error, archive_errors
@@ -48,7 +48,7 @@ class Commit(Enum):
     COPY = "copy"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _State:
     """The state that readers use, replaced as a whole.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nczfs.errors import BadKey, CorruptStore
+from nczfs.plaindata import frozen
 from nczfs.zmap.keys import MAX_KEY_BYTES, is_name, parse_key
 from nczfs.zmap.zip.ends import End, ReadAt, find_end, read_tail
 from nczfs.zmap.zip.records import (
@@ -81,7 +81,7 @@ class ZipMember(NamedTuple):
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Columns:
     """The members in columns, in the order of their keys.
 

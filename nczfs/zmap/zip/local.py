@@ -7,13 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from nczfs.buffers import Buffer
 from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, ReadOnlyStore
+from nczfs.plaindata import frozen
 from nczfs.zmap.aside import Aside, Exchanges, new_aside
 from nczfs.zmap.base import ABSENT, Blob, Entry, Features, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix, is_own, is_within, join
@@ -35,7 +35,7 @@ _ATTEMPTS: Final = 100  # attempts to open an archive that is being replaced rep
 _FOLD_LEAST: Final = 1024  # changes that are looked up one by one before the index is read anew
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalZipOptions:
     """Options of writing an archive.
 
@@ -49,6 +49,9 @@ class LocalZipOptions:
     commit: Commit = Commit.APPEND
     write_once: bool = False
     index_cache: IndexCache | None = None
+
+
+USUAL_OPTIONS = LocalZipOptions()
 
 
 class LocalZipZMap(ZMap):
@@ -76,7 +79,7 @@ class LocalZipZMap(ZMap):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        options: LocalZipOptions = LocalZipOptions(),
+        options: LocalZipOptions = USUAL_OPTIONS,
         *,
         read_only: bool = False,
     ) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from nczfs.errors import CorruptStore
+from nczfs.plaindata import frozen
 
 LOCAL: Final = struct.Struct("<4s5H3L2H")
 LENGTHS: Final = struct.Struct("<2H")  # name and extra fields, at the end of a local header
@@ -43,7 +43,7 @@ _FILE_MODE: Final = 0o100666
 _DIRECTORY_MODE: Final = 0o040777
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewMember:
     """The fields of a new member in both of its headers.
 

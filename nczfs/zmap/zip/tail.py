@@ -14,10 +14,10 @@ import stat
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from nczfs.buffers import Buffer
+from nczfs.plaindata import frozen
 from nczfs.zmap import fileio
 from nczfs.zmap.zip import disk
 
@@ -35,7 +35,7 @@ _PIECE_BYTES: Final = 8 << 20
 _FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seal:
     """The description of a side file's bytes.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from nczfs.plaindata import frozen
 from nczfs.zmap.aside import ASIDE
 from nczfs.zmap.base import Version
 from nczfs.zmap.zip.index import ZipIndex, ZipMember
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrittenMember:
     """A member that was written since the index was read, with its directory entry."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from nczfs.errors import Unsupported
 from nczfs.model.classic import SIZES, padded
 from nczfs.model.dtypes import NcType
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.classic.header import header
 from nczfs.views.netcdf.classic.versions import VERSIONS, Version
 from nczfs.views.netcdf.content import FileContent, FileVariable
@@ -17,7 +17,7 @@ PAGE_BYTES = 4096
 FILE_BYTES_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VariableExtent:
     """The place of a variable.
 
@@ -34,7 +34,7 @@ class VariableExtent:
     begin: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The places of all variables.
 

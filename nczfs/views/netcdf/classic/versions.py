@@ -5,15 +5,14 @@ The limits of sizes are those of netcdf-c, in `NC_check_vlens` and `nc_def_dim`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nczfs.model.classic import SIZES
 from nczfs.model.dtypes import NcType
+from nczfs.plaindata import frozen
 
 _TYPES_BEFORE_5 = frozenset(tuple(SIZES)[:6])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Version:
     """A version of the format, and its limits.
 

@@ -8,11 +8,11 @@ storage that netCDF does not show as a variable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Final, TypeAlias
 
 from nczfs.model.dtypes import CODE_OF_NC_TYPE, NcType
+from nczfs.plaindata import frozen
 from nczfs.views.netcdf.content import (
     Compound,
     FileContent,
@@ -30,7 +30,7 @@ CHUNK_BYTES_END: Final = 1 << 32
 DimensionKey: TypeAlias = "tuple[str, str]"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DimensionScale:
     """What stands for a dimension.
 

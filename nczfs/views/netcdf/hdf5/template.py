@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from typing import NamedTuple, TypeAlias
 
+from nczfs.plaindata import frozen
 from nczfs.views.literalfile import LiteralFile
 from nczfs.views.netcdf.content import (
     Compound,
@@ -32,7 +32,7 @@ class FileExtent(NamedTuple):
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """All bytes of a netCDF-4 file except values that come from arrays.
 
