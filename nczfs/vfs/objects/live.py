@@ -109,7 +109,8 @@ class LiveFile:
                 if found is not None:
                     return found
                 base, fetch = self.base, staged.missing(offset, size)
-            fetched = self._fetched(fetch, base) if fetch is not None else None
+            assert fetch is not None  # or nothing would be missing
+            fetched = self._fetched(fetch, base)
 
     def _fetched(self, fetch: Callable[[], Fetched], base: Stat | None) -> Fetched | None:
         """Return bytes of a version; None if it is not the current one."""
@@ -323,7 +324,7 @@ class LiveFile:
                 if not self.writers or not attempts or staged.missing(0, staged.size):
                     return
                 self.unanswered.add(self.key, attempts)
-                self._changed()
+                self._changed(staged)
             self._landed(self.key)  # while the key is known
 
     def unlink(self) -> None:
@@ -358,8 +359,7 @@ class LiveFile:
             self._stored = self._generation
             self._lost = self.base is None
             self.linked = not self._lost
-            failure = self._failure
-            why = str(failure.error) if failure else "the mount ended before it was closed"
+            why = str(self._failure.error) if self._failure else "the mount ended with it open"
             try:
                 kept = self._store.keep(staged, self.key, self._replaces, why)
             except NczfsError as error:
@@ -391,15 +391,15 @@ class LiveFile:
             yield staged
         finally:
             if staged.changes != before:
-                self._changed(emptied=emptied)
+                self._changed(staged, emptied=emptied)
 
-    def _changed(self, *, emptied: bool = False) -> None:
+    def _changed(self, staged: StagedFile, *, emptied: bool = False) -> None:
         self._generation += 1
         if emptied:
             self._emptied = self._generation
         self.mtime_ns = max(time.time_ns(), self.mtime_ns + 1)
-        if self._staged is not None and self.dirty and not emptied:
-            self._staged.note_unsaved(self.key, self._replaces)
+        if self.linked and not emptied:
+            staged.note_unsaved(self.key, self._replaces)
 
     def _upload(self, key: Key, replaces: Version | None) -> tuple[Stat, int]:
         """Store the current contents. Returns their version and their generation."""

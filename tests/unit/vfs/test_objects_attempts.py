@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from nczfs.engine.spool.space import Survives
-from nczfs.errors import StaleHandle, Unavailable
+from nczfs.errors import NoSpace, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions
+from nczfs.zmap.base import Blob
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
+from tests.support.killed import copied, left_by, recovered
 from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file, rename, unlink
 
@@ -222,6 +227,36 @@ def test_what_another_client_stored_meanwhile_stays(
     assert bytes(store.read(KEY).data) == b"them"
 
 
+def test_what_another_client_stores_once_ours_was_found_stays(
+    fs: TreeFileSystem,
+    store: Faulty,
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O9: just before the mount replaces its own object."""
+    expected_warnings.add("file: ")
+    handle = open_file(fs, PATH, os.O_RDWR | os.O_CREAT)
+    fs.write(handle, 0, b"first")
+    store.arm(LOST)
+    with pytest.raises(Unavailable):
+        fs.fsync(handle, data_only=False)
+    fs.write(handle, 0, b"S")
+    read = MemoryZMap.read
+
+    def found(zmap: MemoryZMap, *place: Any, **version: Any) -> Blob:
+        ours = read(zmap, *place, **version)
+        zmap.write(KEY, b"theirs")
+        return ours
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryZMap, "read", found)
+        with pytest.raises(StaleHandle):
+            fs.fsync(handle, data_only=False)
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"theirs"
+
+
 @pytest.mark.parametrize("is_written", [True, False], ids=["written", "stored"])
 @pytest.mark.parametrize("source", ["stored", "written"])
 def test_a_file_goes_on_over_a_rename_onto_it_whose_answer_was_lost(
@@ -281,3 +316,72 @@ def test_a_file_is_not_put_over_what_is_no_copy_of_the_renamed_one(
     with pytest.raises(StaleHandle):
         close(fs, handle)
     assert bytes(store.read(KEY).data) == b"t"
+
+
+def test_a_file_of_which_a_part_is_not_here_is_not_mixed_with_what_was_renamed_onto_it(
+    fs: TreeFileSystem,
+    store: Faulty,
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    """SEMANTICS O2, O10, O28: there was no room for the rest of the file."""
+    expected_warnings.add("file: ")
+    store.write(KEY, b"a, as it was")
+    store.write(Key("b"), b"b, as it was")
+    handle, other = open_file(fs, PATH, os.O_RDWR), open_file(fs, PATH, os.O_RDONLY)
+    fs.write(handle, 1, b"; as it was")
+    fs.fsync(handle, data_only=False)
+    store.arm(Fault(0, after=True, operations=frozenset({"copy"})))
+    with monkeypatch.context() as patched:
+        patched.setattr(StagedFile, "take", mock.Mock(side_effect=NoSpace("on purpose")))
+        with pytest.raises(Unavailable):
+            rename(fs, "objects/b", PATH)
+    fs.write(handle, 1, b":")
+    with pytest.raises(StaleHandle):
+        close(fs, handle)
+    fs.release(other)
+    assert bytes(store.read(KEY).data) == b"b, as it was"
+
+
+def test_a_rename_onto_an_open_file_tells_its_own_failure_where_the_store_is_away(
+    fs: TreeFileSystem, store: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O28: what is there instead of the file cannot be asked."""
+    store.write(KEY, b"a")
+    store.write(Key("b"), b"b")
+    handle = open_file(fs, PATH, os.O_RDWR)
+    with monkeypatch.context() as patched:
+
+        def copy(*_: object, **__: object) -> None:
+            patched.setattr(MemoryZMap, "stat", mock.Mock(side_effect=Unavailable("the look")))
+            raise Unavailable("the copy")
+
+        patched.setattr(MemoryZMap, "copy", copy)
+        with pytest.raises(Unavailable, match="the copy"):
+            rename(fs, "objects/b", PATH)
+    fs.write(handle, 1, b":")
+    close(fs, handle)
+    assert bytes(store.read(KEY).data) == b"a:"
+
+
+def test_a_file_that_was_written_is_put_back_over_a_rename_whose_answer_was_lost(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS O28, W21: by `nczfs recover`, after a kill."""
+    spool_dir, memory = tmp_path / "spool", MemoryZMap()
+    options = VfsOptions(read_only=False, spool_dir=spool_dir, survives=Survives.KILL)
+    store = Faulty(memory)
+    fs = tree_over(store, options, "memory://attempts")
+    store.write(KEY, b"a")
+    store.write(Key("b"), b"b")
+    handle = open_file(fs, PATH, os.O_RDWR)
+    fs.write(handle, 1, b":")
+    store.arm(Fault(0, after=True, operations=frozenset({"copy"})))
+    with pytest.raises(Unavailable):
+        rename(fs, "objects/b", PATH)
+    assert bytes(store.read(KEY).data) == b"b"
+    left, copy = left_by(spool_dir, tmp_path / "killed"), copied(memory)
+    recovered(left, copy)
+    assert bytes(copy.read(KEY).data) == b"a:"
+    close(fs, handle)
+    fs.close()

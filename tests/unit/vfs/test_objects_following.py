@@ -118,6 +118,26 @@ def test_pages_of_which_nothing_is_known_are_not_mixed_with_a_newer_version(
     fs.release(opened.handle)
 
 
+@pytest.mark.parametrize("newer", [b"0123456789+", b"X123456789+"], ids=["appended", "other"])
+def test_what_was_read_before_the_file_was_closed_counts_too(
+    fs: TreeFileSystem, store: MemoryZMap, newer: bytes
+) -> None:
+    """SEMANTICS O20: the kernel still has the pages."""
+    before = reader(fs)
+    assert bytes(fs.read(before, 0, 1)) == b"0"
+    fs.release(before)
+    opened = fs.open(find(fs, PATH).ino, os.O_RDONLY)
+    assert opened.keep_cache
+    assert bytes(fs.read(opened.handle, 5, 1)) == b"5"
+    store.write(KEY, newer)
+    if newer.startswith(b"0"):
+        assert bytes(fs.read(opened.handle, 5, 20)) == b"56789+"
+    else:
+        with pytest.raises(StaleHandle):
+            fs.read(opened.handle, 5, 20)
+    fs.release(opened.handle)
+
+
 def test_an_empty_file_that_was_removed_does_not_go_on_with_one_that_has_its_name(
     fs: TreeFileSystem, store: MemoryZMap
 ) -> None:

@@ -15,6 +15,7 @@ from nczfs.errors import NoSpace, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions
@@ -245,3 +246,28 @@ def test_what_could_not_be_stored_is_kept_with_the_reason_and_its_place(
         assert stored(store, key) == b"new"
     fs.release(reading)
     kept.unlink()
+
+
+@pytest.mark.parametrize("state", ["opened to write", "removed"])
+def test_the_end_of_a_file_that_only_this_mount_changes_takes_no_request(
+    fs: TreeFileSystem, store: GatedZMap, state: str
+) -> None:
+    """SEMANTICS O7, O20: nobody follows what another client may append to it."""
+    handle = open_file(fs, PATH)
+    if state == "removed":
+        unlink(fs, PATH)
+    store.calls.clear()
+    assert bytes(fs.read(handle, 3, 10)) == b""
+    assert store.calls == []
+    close(fs, handle)
+
+
+def test_what_was_stored_and_closed_just_before_a_read_comes_from_the_store(
+    fs: TreeFileSystem,
+) -> None:
+    """SEMANTICS O7: the reader had still seen the file as it was written."""
+    handle = open_file(fs, PATH, os.O_RDONLY)
+    seen = mock.PropertyMock(side_effect=[True, False, False])
+    with mock.patch.object(LiveFile, "is_staged", seen):
+        assert bytes(fs.read(handle, 0, 3)) == b"old"
+    fs.release(handle)
