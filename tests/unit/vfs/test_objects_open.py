@@ -212,7 +212,11 @@ def test_a_new_file_that_a_shell_closes_first_is_stored_empty_if_it_can_be_repla
     assert stored(store, B) == b"new"
 
 
-@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize(
+    ("is_new", "data"),
+    [(True, b"lost"), (True, b""), (False, b"lost")],
+    ids=["new", "empty", "old"],
+)
 def test_what_could_not_be_stored_is_kept_with_the_reason_and_its_place(
     fs: TreeFileSystem,
     store: GatedZMap,
@@ -220,12 +224,14 @@ def test_what_could_not_be_stored_is_kept_with_the_reason_and_its_place(
     expected_warnings: ExpectedWarnings,
     *,
     is_new: bool,
+    data: bytes,
 ) -> None:
-    """SEMANTICS O6, O9: who still reads the file has the stored bytes, if there are any."""
+    """SEMANTICS O6, O9, O17, O18: who still reads the file has the stored bytes, if any."""
     expected_warnings.add("not stored")
     key, path = (B, OTHER) if is_new else (A, PATH)
     handle = open_file(fs, path, os.O_RDWR | os.O_CREAT)
-    fs.write(handle, 0, b"lost")
+    if data:
+        fs.write(handle, 0, data)
     reading = open_file(fs, path, os.O_RDONLY)
     away = Unavailable("on purpose")
     with mock.patch.object(GatedZMap, "write", side_effect=away), pytest.raises(Unavailable):
@@ -234,6 +240,7 @@ def test_what_could_not_be_stored_is_kept_with_the_reason_and_its_place(
     entry = object_of(kept)
     replaces = ABSENT if is_new else store.stat(key).version
     assert (entry.key, entry.reason, entry.replaces) == (key, "on purpose", replaces)
+    assert kept.read_bytes() == data
     if is_new:
         with pytest.raises(StaleHandle):
             fs.read(reading, 0, 4)
@@ -271,3 +278,48 @@ def test_what_was_stored_and_closed_just_before_a_read_comes_from_the_store(
     with mock.patch.object(LiveFile, "is_staged", seen):
         assert bytes(fs.read(handle, 0, 3)) == b"old"
     fs.release(handle)
+
+
+def test_closing_a_file_that_is_stored_fetches_nothing_of_it(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O8: only the needed parts are fetched."""
+    store.write(B, LARGE)
+    handle = open_file(fs, OTHER)
+    with mock.patch.object(ObjectStore, "read", side_effect=AssertionError("fetched")) as read:
+        fs.write(handle, 0, b"new")
+        close(fs, handle)
+    read.assert_not_called()
+    assert stored(store, B) == b"new" + LARGE[3:]
+
+
+def test_a_file_that_is_open_when_the_mount_ends_is_kept(
+    fs: TreeFileSystem, tmp_path: Path, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS O17."""
+    expected_warnings.add("not stored")
+    handle = open_file(fs, PATH)
+    fs.write(handle, 0, b"new")
+    fs.close()
+    (kept,) = tmp_path.rglob("*.kept")
+    assert object_of(kept).reason == "the mount ended with it open"
+    assert kept.read_bytes() == b"new"
+
+
+def test_a_new_file_that_stays_empty_needs_no_room_on_the_disk(
+    fs: TreeFileSystem, store: GatedZMap
+) -> None:
+    """SEMANTICS O13."""
+    with mock.patch.object(ObjectStore, "stage", side_effect=NoSpace("on purpose")):
+        write(fs, OTHER, b"")
+    assert stored(store, B) == b""
+
+
+def test_a_written_file_keeps_its_time_under_a_new_name(fs: TreeFileSystem) -> None:
+    """SEMANTICS O12, O24."""
+    handle = open_file(fs, PATH)
+    fs.write(handle, 0, b"new")
+    fs.setattr(find(fs, PATH).ino, AttributeChanges(mtime_ns=7), handle)
+    rename(fs, PATH, OTHER, replace=False)
+    assert find(fs, OTHER).mtime_ns == 7
+    close(fs, handle)

@@ -169,6 +169,21 @@ def test_the_last_error_of_an_object_is_known_until_it_is_stored(
     close(fs, handle)
 
 
+def test_the_last_error_of_several_objects_is_the_newest(
+    fs: TreeFileSystem, faulty: Faulty
+) -> None:
+    handles = [open_file(fs, f"objects/{name}", os.O_WRONLY | os.O_CREAT) for name in "ab"]
+    for handle in handles:
+        fs.write(handle, 0, b"new")
+    for number in (0, 1, 0):
+        faulty.arm(Fault(0, operations=frozenset({"write"})))
+        with pytest.raises(Unavailable) as raised:
+            fs.fsync(handles[number], data_only=False)
+        assert status(fs)["last_error"] == str(raised.value)
+    for handle in handles:
+        close(fs, handle)
+
+
 def test_what_is_left_at_the_end_is_put_into_what_others_stored_since_by_force_alone(
     fs: TreeFileSystem,
     store: ZMap,
