@@ -102,6 +102,29 @@ def test_what_another_handle_has_read_counts_too(fs: TreeFileSystem, store: Memo
     fs.release(first)
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_what_was_read_of_a_version_before_an_older_handle_came_to_it_counts_too(
+    fs: TreeFileSystem, store: MemoryZMap, *, is_open: bool
+) -> None:
+    """SEMANTICS O2, O20: the kernel has one set of pages for all of them."""
+    first = reader(fs)
+    assert bytes(fs.read(first, 0, 1)) == b"0"
+    store.write(KEY, b"0123456789+")
+    second = reader(fs)
+    assert bytes(fs.read(second, 8, 1)) == b"8"
+    assert bytes(fs.read(first, 10, 1)) == b"+"
+    if is_open:
+        assert bytes(fs.read(second, 7, 1)) == b"7"
+    else:
+        fs.release(second)
+    store.write(KEY, b"0123456X89++" if is_open else b"01234567X9++")
+    with pytest.raises(StaleHandle):
+        fs.read(first, 9, 3)
+    fs.release(first)
+    if is_open:
+        fs.release(second)
+
+
 def test_pages_of_which_nothing_is_known_are_not_mixed_with_a_newer_version(
     fs: TreeFileSystem, store: MemoryZMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
