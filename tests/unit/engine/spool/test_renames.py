@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from nczfs.engine.spool.entries import heading, write_records
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.renames import UnfinishedRename, noted
 from nczfs.engine.spool.space import SUFFIX, Spool
-from nczfs.errors import SpoolError, Unavailable
+from nczfs.errors import Conflict, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
@@ -45,6 +46,7 @@ def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
         entry = read_entry(path)
         assert isinstance(entry, UnfinishedRename)
         assert (entry.url, entry.key, entry.goal) == ("memory://s", "a", "b")
+        assert entry.files == (path,)
     assert not path.exists()
     with pytest.raises(Unavailable), noted(spool, Prefix("a"), Prefix("b")):
         raise Unavailable("no connection")
@@ -110,6 +112,71 @@ def test_what_is_stored_below_the_old_name_after_the_copy_stays_there(store: Mem
     with pytest.raises(SpoolError, match="a: 1 objects stay there: a/x is newer than the rename"):
         entry.end(Faulty(store, before_call=write))
     assert content(store) == NEW | {"a/x": b"new"}
+
+
+def test_what_another_client_removes_meanwhile_keeps_nothing_else_under_the_old_name(
+    store: MemoryZMap,
+) -> None:
+    """SEMANTICS O11, O23."""
+
+    def delete(operation: str, key: str) -> None:
+        if operation == "delete" and key == "a/x":
+            store.delete(Key("a/x"))
+
+    begun().end(Faulty(store, before_call=delete))
+    assert content(store) == NEW
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_another_client_stores_under_a_new_name_meanwhile_is_not_overwritten(
+    store: MemoryZMap, *, force: bool
+) -> None:
+    """SEMANTICS O23: even by force, which is about what was there before."""
+    if force:
+        store.write(Key("b/x"), b"another object")
+    entry = begun()
+
+    def write(operation: str, _: str) -> None:
+        if operation == "copy":
+            store.write(Key("b/x"), b"theirs")
+            store.write(Key("b/y/z"), b"theirs")
+
+    with pytest.raises(Conflict):
+        entry.end(Faulty(store, before_call=write), force=force)
+    assert content(store) == OLD | {"b/x": b"theirs", "b/y/z": b"theirs"}
+
+
+def test_another_object_under_a_new_name_is_named(store: MemoryZMap) -> None:
+    """SEMANTICS O23."""
+    store.write(Key("b/x"), b"5")
+    with pytest.raises(SpoolError, match="stay there: b/x exists, and is another object"):
+        begun().end(store)
+
+
+class Marked(MemoryZMap):
+    """A store with markers of directories."""
+
+    def __init__(self, *marked: str) -> None:
+        super().__init__()
+        self.marked = set(map(Prefix, marked))
+
+    def mark(self, prefix: Prefix) -> None:
+        self.marked.add(prefix)
+
+    def unmark(self, prefix: Prefix) -> None:
+        self.marked.discard(prefix)
+
+    def markers(self, prefix: Prefix) -> Iterator[Prefix]:
+        return (each for each in self.marked if each == prefix or each.startswith(f"{prefix}/"))
+
+
+def test_markers_of_directories_move_with_what_is_below() -> None:
+    """SEMANTICS O5, O16."""
+    store = Marked("a", "a/empty/deep", "other")
+    store.write(Key("a/x"), b"1")
+    begun().end(store)
+    assert content(store) == {"b/x": b"1"}
+    assert store.marked == {"b", "b/empty/deep", "other"}
 
 
 def test_a_copy_that_was_made_before_is_known_by_its_bytes(store: MemoryZMap) -> None:
