@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.engine.spool import entries
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.chunks import SENDING, KeptChunk
 from nczfs.engine.spool.contents import read_entry
-from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
-from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.entries import add_record, copied, heading, read_records, write_records
+from nczfs.engine.spool.records import Record, packed, read_log
 from nczfs.engine.spool.space import SUFFIX
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 
@@ -96,6 +97,50 @@ def test_what_was_added_later_is_left_out_where_it_is_torn(tmp_path: Path) -> No
     read_entry(path)
 
 
+def test_where_a_full_disk_takes_a_part_of_what_is_added_the_entry_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = written(tmp_path), os.write
+    before = path.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+        with pytest.raises(NoSpace, match=r"1-v\.unsaved: .* --spool-dir"):
+            add_record(path, packed({"is": SENDING}, VALUES))
+    assert path.read_bytes() == before
+    add_record(path, packed({"is": SENDING}, VALUES))
+    assert bytes_of(path)[2] == VALUES.tobytes()
+
+
+def test_an_entry_is_named_before_its_bytes_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    entry = read_entry(path)
+    assert isinstance(entry, KeptChunk)
+    assert entry.describe() == "[0:3]: 2 of 3 elements"
+    with pytest.raises(SpoolError, match="checksum"):
+        entry.values(np.dtype("<i4"))
+
+
+def test_an_entry_that_its_mount_removes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def removed(path: Path, **named: Any) -> list[Record]:
+        found = [*read_log(path, **named)]
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(entries, "read_log", removed)
+    with pytest.raises(SpoolError, match="incomplete"):
+        read_entry(written(tmp_path))
+
+
+def test_a_copy_has_the_bytes_of_one_record_alone(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    flags = read_records(path)[0].data
+    assert copied(flags, tmp_path / "copy").read_bytes() == FLAGS.tobytes()
+
+
 def test_bytes_that_vanish_between_looking_and_reading_are_noticed(tmp_path: Path) -> None:
     path = written(tmp_path)
     data = read_records(path)[0].data
@@ -114,6 +159,7 @@ def test_bytes_that_vanish_between_looking_and_reading_are_noticed(tmp_path: Pat
         {"saved_at": float("inf")},
         {"saved_at": 1e300},
         {"saved_at": -1},
+        {"saved_at": 1e11},
         {"index": 3},
         {"versions": 3},
         {"written_ns": "now"},
@@ -126,6 +172,11 @@ def test_a_description_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(SpoolError, match="cannot be understood"):
         read_entry(written(tmp_path, DOCUMENT | changes))
+
+
+def test_an_entry_may_be_as_old_as_any_time(tmp_path: Path) -> None:
+    """The clock of a machine may begin in 1970."""
+    assert read_entry(written(tmp_path, DOCUMENT | {"saved_at": 0})).saved_at == 0
 
 
 @pytest.mark.parametrize("name", DOCUMENT)
@@ -173,6 +224,6 @@ def test_where_the_disk_fails_nothing_is_left_behind(
         return original(*arguments)
 
     monkeypatch.setattr(os, call, fail)
-    with pytest.raises(expected, match="--spool-dir"):
+    with pytest.raises(expected, match=r"1-v: .* --spool-dir"):
         written(tmp_path)
     assert os.listdir(tmp_path) == []

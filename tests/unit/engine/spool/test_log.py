@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nczfs.engine.process import this_process
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
@@ -337,3 +338,11 @@ def test_what_voids_records_is_said_and_files_go_without_room_in_the_budget(budg
     assert b"stored" in budget.content
     assert b"done" in budget.content
     log.close()
+
+
+def test_a_log_names_the_process_that_writes_it(tmp_path: Path) -> None:
+    """Others tell by it whether the mount lives."""
+    spool = journaling(tmp_path)
+    begun(spool, "key")
+    assert LogContents(spool.directory).process == this_process()
+    spool.close()
