@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool import log
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.found import Found
-from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.records import packed, read_log
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import AccessDenied, NoSpace, SpoolError, Unavailable
@@ -299,6 +301,115 @@ def test_a_length_of_one_of_two_datasets_is_settled(
     is_pending.append(False)
     mount.engine.writeback.settled()
     assert recovered(killed(), memory) == ["v[0:1, 0:1]"]
+
+
+def test_lengths_and_chunks_that_are_stored_are_void_while_something_else_holds(
+    mount: Mount, memory: MemoryZMap, spool: Spool, killed: Callable[[], Path]
+) -> None:
+    """As a file does that is being written: then the log is not emptied."""
+    assert mount.engine.journal is not None
+    spool.log.hold("file", list)
+    mount.write((0, 0), [[-1]])
+    array = mount.array("r")
+    mount.engine.journal.grown(array.writer().prefix, array.description, lambda: False)
+    mount.flush()
+    assert recovered(killed(), memory) == []
+    spool.log.release("file")
+
+
+def test_a_length_holds_in_the_next_file_too(
+    mount: Mount,
+    memory: MemoryZMap,
+    spool: Spool,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log, "FILE_BYTES", 500)
+    journal, array, is_pending = mount.engine.journal, mount.array("r"), [True]
+    assert journal is not None
+    prefix = array.writer().prefix
+    assert not journal.keeps_length(prefix, 0, 2)
+    journal.grown(prefix, array.description, lambda: bool(is_pending))
+    assert [journal.keeps_length(prefix, 0, length) for length in (1, 2, 3)] == [True, True, False]
+    assert not journal.keeps_length(mount.array().writer().prefix, 0, 2)
+    for value in range(20):
+        mount.write((0, 0), [[value]])
+    ended = spool.log.ended()
+    assert ended is not None
+    spool.log.drop(ended)
+    assert "r: its shape, (2, 3)" in recovered(killed(), memory)
+    is_pending.clear()
+
+
+def test_a_disk_that_takes_a_few_bytes_at_a_time_gets_all_of_them(
+    mount: Mount,
+    memory: MemoryZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def few(fd: int, parts: list[memoryview]) -> int:
+        return os.write(fd, b"".join(parts)[:7])
+
+    values = [[-1, -2, -3], [-4, -5, -6]]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", few)
+        mount.write((0, 0), values)
+    recovered(killed(), memory)
+    assert stored(memory)[:2, :3].tolist() == values
+
+
+def test_a_chunk_and_its_basis_are_said_once(mount: Mount) -> None:
+    """Each write takes no more room than its values need."""
+    for column in range(3):
+        mount.write((0, column), [[-1]])
+    (segment,) = mount.segments()
+    said = [record.document["is"] for record in read_log(segment)]
+    assert said == ["log", "chunk", "basis", "wrote", "wrote", "wrote"]
+
+
+def test_a_chunk_that_was_stored_has_its_new_version_for_a_basis(
+    mount: Mount, memory: MemoryZMap, killed: Callable[[], Path]
+) -> None:
+    mount.write((0, 0), [[-1]], "w")
+    mount.write((0, 0), [[-1]])
+    array = mount.array().stored
+    mount.engine.writeback.flush(lambda known: known is array)
+    mount.write((0, 1), [[-2]])
+    (entry,) = (each.entry for each in recovery.entries(killed()) if each.whole.key == "v")
+    assert isinstance(entry, KeptChunk)
+    io = mount.array().writer()
+    assert entry.basis.versions == (memory.stat(io.key((0, 0))).version,)
+
+
+def test_chunks_of_one_object_are_stored_one_after_the_other(
+    mount: Mount, killed: Callable[[], Path]
+) -> None:
+    journal, io, other = mount.engine.journal, mount.array().writer(), mount.array("w").writer()
+    assert journal is not None
+    place, value, basis = Box((0, 0), (1, 1)), np.ones((1, 1), "i4"), Basis()
+    with mock.patch.object(type(io), "unit", return_value=(0, 0)):
+        for index in ((0, 0), (0, 1)):
+            journal.wrote(io, index, place, value, basis, 0)
+        journal.wrote(other, (0, 0), place, value, basis, 0)
+        for index in ((0, 0), (0, 1)):
+            journal.stored(io, index, is_last=False)
+        (found,) = recovery.entries(killed())
+        assert found.whole.key == "w"
+        journal.stored(other, (0, 0), is_last=True)
+
+
+def test_a_chunk_is_as_old_as_its_first_write_that_is_not_stored(
+    mount: Mount, killed: Callable[[], Path]
+) -> None:
+    """What others have stored after that is newer."""
+    journal, io = mount.engine.journal, mount.array().writer()
+    assert journal is not None
+    for written_ns in (9, 11):
+        values = np.full((1, 1), written_ns, "i4")
+        journal.wrote(io, (0, 0), Box((0, 0), (1, 1)), values, Basis(5), written_ns)
+    (found,) = recovery.entries(killed())
+    assert found.whole.written_ns == 9
+    journal.stored(io, (0, 0), is_last=True)
 
 
 def test_elements_of_variable_length_are_stored_before_the_writer_is_told(
