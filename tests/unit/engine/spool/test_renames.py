@@ -146,9 +146,10 @@ def test_what_another_client_stores_under_a_new_name_meanwhile_is_not_overwritte
     assert content(store) == OLD | {"b/x": b"theirs", "b/y/z": b"theirs"}
 
 
-def test_another_object_under_a_new_name_is_named(store: MemoryZMap) -> None:
+@pytest.mark.parametrize("other", [b"5", b"another length"])
+def test_another_object_under_a_new_name_is_named(store: MemoryZMap, other: bytes) -> None:
     """SEMANTICS O23."""
-    store.write(Key("b/x"), b"5")
+    store.write(Key("b/x"), other)
     with pytest.raises(SpoolError, match="stay there: b/x exists, and is another object"):
         begun().end(store)
 
