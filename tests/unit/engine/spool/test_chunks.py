@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,19 @@ from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.spool.chunks import ChunkDetails, Frozen, KeptChunk, Saved, discard, save_chunk
+from nczfs.engine.spool.basis import Basis, Sent
+from nczfs.engine.spool.chunks import (
+    DESCRIPTION_BYTES,
+    Attempt,
+    ChunkDetails,
+    Frozen,
+    KeptChunk,
+    Saved,
+    discard,
+    save_chunk,
+)
 from nczfs.engine.spool.contents import read_entry
-from nczfs.engine.spool.entries import heading, write_records
+from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, SpoolError, Unavailable
@@ -242,3 +253,61 @@ def test_what_is_mapped_stays_readable_when_the_entry_goes(spool: Spool) -> None
         saved.values()
     with pytest.raises(Unavailable):
         saved.flags()
+
+
+def test_an_entry_counts_for_all_it_has_of_the_chunk(spool: Spool) -> None:
+    saved = save(spool, chunk_io("<i4", (16,)), frozen(np.zeros(16, "i4"), np.ones(16, bool)))
+    assert saved.nbytes == 16 * 4 + 16 // 8 + DESCRIPTION_BYTES
+    assert spool.bytes_used == saved.nbytes
+    discard(spool, saved)
+    assert spool.bytes_used == 0
+
+
+def test_what_was_sent_is_added_to_an_entry_once_and_not_after_its_end(spool: Spool) -> None:
+    known, part, whole = (Sent(n, n, ((0, n),)) for n in (1, 2, 3))
+    what = Frozen(np.zeros(3, "i4"), None, Version("1"), 1, Basis(7, sent=(known,)))
+    saved = save(spool, chunk_io("<i4", (3,)), what)
+    said = [Attempt(known, False), Attempt(part, False), Attempt(whole, True)]
+    saved.tell(said)
+    entry, data = kept(saved.path), saved.path.read_bytes()
+    assert (entry.basis.sent, entry.done_by) == ((known, part), (whole,))
+    assert data.count(b"sending") == 2
+    saved.tell(said)
+    assert saved.path.read_bytes() == data
+    saved.end()
+    saved.tell([Attempt(Sent(4, 4, ((0, 4),)), True)])
+    assert saved.path.read_bytes() == data
+
+
+def test_what_is_added_that_makes_no_sense_is_refused(spool: Spool) -> None:
+    saved = save(spool, chunk_io("<i4", (3,)), frozen(np.zeros(3, "i4")))
+    add_record(saved.path, packed({"is": "sending", "sent": [1], "is_whole": True}))
+    with pytest.raises(SpoolError, match="cannot be understood"):
+        kept(saved.path)
+
+
+def test_an_entry_whose_records_have_a_certain_place_is_the_same_otherwise(spool: Spool) -> None:
+    what = Frozen(np.zeros(3, "i4"), None, Version("1"), 1, Basis(7, appended_from=2))
+    entry = kept(save(spool, chunk_io("<i4", (3,)), what).path)
+    assert entry.basis.appended_from == 2
+    assert entry.placed() == replace(entry, basis=Basis(7))
+
+
+@pytest.mark.parametrize(("at", "what"), [(0, "flags"), (1, "values")])
+def test_which_bytes_of_an_entry_are_damaged_is_said(spool: Spool, at: int, what: str) -> None:
+    saved = save(spool, chunk_io("<i4", (3,)), frozen(np.zeros(3, "i4"), np.ones(3, bool)))
+    data = bytearray(saved.path.read_bytes())
+    data[read_records(saved.path)[at].data.offset] ^= 1
+    saved.path.write_bytes(data)
+    with pytest.raises(SpoolError, match=f"checksum of its {what} is wrong"):
+        kept(saved.path).values(np.dtype("i4"))
+
+
+def test_elements_of_variable_length_are_nothing_without_their_variable(spool: Spool) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format="zarr2") as dataset:
+        v = dataset.create_variable("v", (3,), str, chunks=(3,))
+        io = dataset._dataset.array(v.description).writer()
+        saved = save(spool, io, frozen(np.array(["a", "b", "c"], object), np.ones(3, bool)))
+    with pytest.raises(SpoolError, match="cannot be interpreted without their variable"):
+        kept(saved.path).values(np.dtype(object))
