@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nczfs.engine.spool.space import LOCK, Spool, default_spool_dir, spool_url
+from nczfs.engine.spool import space
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.space import (
+    END_BYTES,
+    LOCK,
+    Spool,
+    Survives,
+    check_spool_dir,
+    default_spool_dir,
+    quoted,
+    spool_url,
+)
+from nczfs.errors import NoSpace, Unavailable, UsageError
 from nczfs.tools import recovery
 from nczfs.zmap.url import parse_url
 
@@ -113,3 +127,140 @@ def test_the_url_of_an_entry_has_no_secret() -> None:
     text = spool_url(parse_url("https://user:secret@host/path?token=secret#mode=zarr"))
     assert text.startswith("https://host/path#mode=")
     assert "secret" not in text
+
+
+class Room:
+    """A disk that notes which room is held, and how much of it there is."""
+
+    def __init__(self) -> None:
+        self.held: list[int] = []
+        self.left = 1 << 30
+
+    def hold(self, _: int, offset: int, size: int) -> None:
+        assert offset == 0
+        if size > self.left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.held.append(size)
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Room:
+    room = Room()
+    monkeypatch.setattr(os, "posix_fallocate", room.hold)
+    return room
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool")
+    assert spool.new_path("first").name == "1-first"
+    yield spool
+    spool.close()
+
+
+def test_room_is_held_for_the_end_of_each_file(
+    spool: Spool, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O17: a full disk takes what is said of a file that is kept."""
+    monkeypatch.setattr(space, "RESERVE_STEP", 0)
+    for _ in range(3):
+        spool.promise_end()
+    assert room.held == [END_BYTES, 2 * END_BYTES, 3 * END_BYTES]
+    spool.end_promise()
+    spool.promise_end()
+    assert len(room.held) == 3
+    room.left = 0
+    with pytest.raises(NoSpace, match=str(spool.directory)):
+        spool.promise_end()
+    room.left = 1 << 30
+    spool.promise_end()
+    assert room.held[3:] == [4 * END_BYTES]
+
+
+def test_a_little_more_room_is_held_where_there_is_some(spool: Spool, room: Room) -> None:
+    spool.promise_end()
+    assert room.held == [END_BYTES + space.RESERVE_STEP]
+    room.left = 20 * END_BYTES
+    for _ in range(19):
+        spool.promise_end()
+    assert room.held[1:] == [18 * END_BYTES, 19 * END_BYTES, 20 * END_BYTES]
+
+
+def test_what_must_not_fail_takes_the_room_that_is_held(spool: Spool, room: Room) -> None:
+    """And it is held again afterwards."""
+    spool.promise_end()
+    held = list(room.held)
+    calls = iter((False, True))
+
+    def call() -> str:
+        if not next(calls):
+            raise NoSpace("on purpose")
+        spool.promise_end()
+        assert room.held == held
+        return "done"
+
+    assert spool.pressed(call) == "done"
+    assert room.held == [*held, 2 * END_BYTES + space.RESERVE_STEP]
+
+
+def test_nothing_more_is_no_more_than_the_budget(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, bytes_max=10)
+    spool.reserve(10)
+    spool.bytes_max = 5
+    spool.reserve(0)
+    with pytest.raises(NoSpace):
+        spool.reserve(1)
+    assert (spool.url, spool.lost) == ("", [])
+
+
+@pytest.mark.parametrize("survives", Survives)
+def test_names_are_made_durable_where_a_power_failure_is_to_be_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: Survives
+) -> None:
+    (tmp_path / "spool").mkdir()
+    spool = Spool(tmp_path / "spool", survives=survives)
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")))
+    )
+    spool.log.append([packed({"is": "cake"})])
+    assert (spool.directory in synced) is (survives is Survives.POWER)
+    assert bool(spool.bytes_used) is (survives is not Survives.NOTHING)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(Unavailable, match=str(spool.directory)):
+        spool.sync()
+    monkeypatch.undo()
+    spool.close()
+
+
+def test_where_no_spool_can_be_made_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError, match=f"--spool-dir {file}: is not a writable directory"):
+        check_spool_dir(file)
+    deep = file / "a/b"
+    with pytest.raises(UsageError, match=f"{deep}: cannot be made: {file} is not a writable"):
+        check_spool_dir(deep)
+    check_spool_dir(tmp_path / "a/b")
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & os.W_OK)
+    with pytest.raises(UsageError, match=f"cannot be made: {tmp_path} is not a writable"):
+        check_spool_dir(tmp_path / "a/b")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a/\udcff b", "a%2F%FF%20b"),
+        ("a.unsaved", "a%2Eunsaved"),
+        ("a.kept", "a%2Ekept"),
+        ("0" + "1" * 200, "1" * 200),
+    ],
+)
+def test_a_key_is_a_file_name_that_is_no_entry_s(name: str, expected: str) -> None:
+    assert quoted(name) == expected
