@@ -16,22 +16,25 @@ from tests.support.servers import Faults
 from tests.support.settled import files_in
 
 X = ArrayV2((4,), (2,), "<i4", 0, attributes={"_ARRAY_DIMENSIONS": ["x"], "units": "m"})
-OLD = to_v3(GroupV2({"g": GroupV2({"x0": X})}, {"title": "old"}))
-NEW = to_v3(GroupV2({"g": GroupV2({"x0": X, "x1": X}, {"more": 1})}, {"title": "new"}))
+OLD_V2 = GroupV2({"g": GroupV2({"x0": X})}, {"title": "old"})
+NEW_V2 = GroupV2(
+    {"g": GroupV2({"x0": X, "x1": X}, {"more": 1}), "h": GroupV2({}, {"a": 1})}, {"title": "new"}
+)
+OLD, NEW = to_v3(OLD_V2), to_v3(NEW_V2)
 
 
 @pytest.mark.parametrize(
-    ("present", "method"),
-    [(None, "PUT"), (None, "DELETE"), (OLD, "PUT")],
-    ids=["new", "another version", "present"],
+    ("present", "new", "method"),
+    [(None, NEW, "PUT"), (None, NEW, "DELETE"), (OLD, NEW, "PUT"), (OLD_V2, NEW_V2, "PUT")],
+    ids=["new", "another version", "present", "present in version 2"],
 )
 def test_a_kill_leaves_a_valid_part_and_the_same_copy_adds_the_rest(
-    ceph_with_faults: Faults, tmp_path: Path, present: Node | None, method: str
+    ceph_with_faults: Faults, tmp_path: Path, present: Node | None, new: Node, method: str
 ) -> None:
     """SEMANTICS D40."""
     place, spool = bucket_of(ceph_with_faults.server), tmp_path / "spool"
     document = tmp_path / "new.json"
-    document.write_text(f"{dumps(NEW)}\n")
+    document.write_text(f"{dumps(new)}\n")
     is_whole = False
     for step in itertools.count():
         if is_whole:
@@ -44,11 +47,11 @@ def test_a_kill_leaves_a_valid_part_and_the_same_copy_adds_the_rest(
         is_whole = is_copied_before(fault, ceph_with_faults, place, spool, document, copy)
         left = from_store(place.url_of(name))
         assert not left.problems
-        assert bool(diff(left.node, NEW)) is not is_whole
+        assert bool(diff(left.node, new)) is not is_whole
         with mounted(place.url, "--spool-dir", str(spool)) as path:
             again = run("cp", document, path / "datasets" / copy)
             assert (again.returncode, again.stderr) == (0, "")
-        assert from_store(place.url_of(name)).node == NEW
+        assert from_store(place.url_of(name)).node == new
         assert place.findings(name) == []
         assert files_in(spool) == []
     assert step > (3 if method == "PUT" else 1)

@@ -16,7 +16,7 @@ from tests.support.servers import Faults
 from tests.support.settled import files_in
 
 
-@pytest.mark.parametrize("metadata_format", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("metadata_format", ["zarr2", "nczarr-L1", "nczarr-L3", "zarr3"])
 def test_what_a_kill_leaves_of_a_group_is_in_nobodys_way(
     ceph_with_faults: Faults, tmp_path: Path, metadata_format: str
 ) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import ClassVar
 
 from nczfs.engine.chunks.storedarray import has_same_chunks
 from nczfs.engine.metadata.changes import NodeChange
 from nczfs.errors import NameTaken, StructureChanged
-from nczfs.formats.base import Node
-from nczfs.model.hierarchy import GroupHeader, Variable
+from nczfs.formats.base import MetadataFormat, Node
+from nczfs.model.hierarchy import Attribute, GroupHeader, Variable
 from nczfs.plaindata import frozen
 
 
@@ -78,6 +78,14 @@ class DropGroup(NodeChange):
         if not isinstance(node, Variable):
             raise StructureChanged("another client has removed or replaced a variable meanwhile")
         return node
+
+
+def new_group(
+    metadata_format: MetadataFormat, path: str, attributes: Iterable[Attribute] = ()
+) -> GroupHeader:
+    """Return a group as it is made: empty, with a list of members if the format has one."""
+    listed: tuple[str, ...] | None = () if metadata_format.declares else None
+    return GroupHeader(path, metadata_format.name, (), tuple(attributes), listed, listed)
 
 
 def turning(header: GroupHeader, variable: Variable, declared: Collection[str]) -> list[NodeChange]:

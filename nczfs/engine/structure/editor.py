@@ -16,7 +16,7 @@ from nczfs.engine.metadata.changes import (
     NodeChange,
     SetAttribute,
 )
-from nczfs.engine.metadata.newnodes import Create, turning
+from nczfs.engine.metadata.newnodes import Create, new_group, turning
 from nczfs.engine.structure import (
     dependents,
     groupdimensions,
@@ -75,7 +75,7 @@ class Editor:
 
     def create_root(self) -> None:
         """Make the root group."""
-        self._add("", [Create(self._new_group("", ()))])
+        self._add("", [Create(new_group(self._dataset.format, ""))])
 
     def create_group(self, path: str, attributes: Iterable[Attribute] = ()) -> GroupHeader:
         """Make a group, and missing groups above it.
@@ -89,7 +89,8 @@ class Editor:
             steps = [checked_name(step) for step in path.split("/")]
             for step in steps[:-1]:
                 above = below(above, step)
-                if self._dataset.load(above) is None:
+                group = new_group(self._dataset.format, above)
+                if leftgroups.is_free(self._dataset, above, group):
                     self._add_group(above, ())
                 self._group(above)
             return self._add_group(below(above, steps[-1]), attributes)
@@ -450,22 +451,23 @@ class Editor:
         self._dataset.array(variable).stored.is_new = True
         return variable
 
-    def _new_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
-        listed: tuple[str, ...] | None = () if self._dataset.format.declares else None
-        return GroupHeader(path, self._dataset.format.name, (), tuple(attributes), listed, listed)
-
     def _add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
-        self._check_free(path)
-        group = self._new_group(path, attributes)
+        group = new_group(self._dataset.format, path, attributes)
+        self._check_free(path, group)
         self._add(path, [Create(group)], AddMember(group.name, is_group=True))
         return group
 
-    def _check_free(self, path: str) -> None:
-        """Check that a node can be made. Raises NameTaken, NotWritable, StoreError."""
+    def _check_free(self, path: str, group: GroupHeader | None = None) -> None:
+        """Check that a node, which may be a group, can be made, or completed.
+
+        Raises
+        ------
+        NameTaken, NotWritable, StoreError.
+        """
         documents, above = self._dataset.edits.documents(), parent_of(path)
         documents.fetch(self._dataset.format.keys_to_change(path))
         check_described_once(self._dataset.format, above, documents, "nothing can be made in it")
-        if self._dataset.load(path) is not None:
+        if not leftgroups.is_free(self._dataset, path, group):
             raise NameTaken(f"/{path}: a group or variable of that name exists already")
 
     def _group(self, path: str) -> GroupHeader:

@@ -18,7 +18,9 @@ from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RemoveMember
+from nczfs.engine.metadata.newnodes import new_group
 from nczfs.engine.retrying import until_stored
+from nczfs.engine.structure import leftgroups
 from nczfs.engine.structure.ownership import (
     REMOVING,
     RENAMING,
@@ -164,7 +166,16 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
         return False
     at_root = FORMATS.at_root if not path else ()
     own = {join(dataset.root, key) for key in (*keys, *at_root)}
-    return all(stat.key in own for stat in dataset.zmap.list(dataset.prefix(path)))
+    for stat in dataset.zmap.list(dataset.prefix(path)):
+        if stat.key not in own:
+            member = parent_of(stat.key[len(dataset.root) :].lstrip("/"))
+            left = [join(dataset.root, key) for key in dataset.format.single.group_keys(member)]
+            if parent_of(member) != path or stat.key not in left:
+                return False
+            if not leftgroups.is_unfinished(dataset, new_group(dataset.format, member)):
+                return False
+            own.update(left)
+    return True
 
 
 def hollow_below(dataset: Dataset, path: str) -> list[str] | None:

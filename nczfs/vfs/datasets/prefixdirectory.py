@@ -33,6 +33,7 @@ from nczfs.vfs.datasets.attributes import AttributesDirectory
 from nczfs.vfs.datasets.editing import TreeEditing, refusal
 from nczfs.vfs.datasets.incoming import COPYING, Incoming, is_part_of_a_copy
 from nczfs.vfs.datasets.leaves import ChunksDirectory
+from nczfs.vfs.datasets.leftprefix import LeftPrefixes
 from nczfs.vfs.datasets.nodefiles import listed_names, shown_files, stem
 from nczfs.vfs.datasets.removing import Removing
 from nczfs.vfs.datasets.tree import DatasetsTree
@@ -420,17 +421,15 @@ class PrefixDirectory(Directory):
             if not isinstance(member.resolve(), Plain) or resolved.lists_members:
                 return member
         plain = self._below(name)
-        if entry is not None:
-            is_prefix = entry.is_prefix
-        elif listed:
-            is_prefix = False
+        if listed or entry is not None:
+            is_prefix = entry is not None and entry.is_prefix
         else:
             begins = isinstance(resolved, Plain) and not isinstance(plain.resolve(), Plain)
             is_prefix = begins or metadata.has_keys(Prefix(key))
-        if is_prefix:
+        if is_prefix and not LeftPrefixes(self.tree, resolved, self.prefix).has(name):
             return plain
-        is_there = entry is not None or not listed
-        if is_there and name.endswith(ARCHIVE_SUFFIXES) and (archive := self._archive(key)):
+        may_be = (entry is not None or not listed) and name.endswith(ARCHIVE_SUFFIXES)
+        if may_be and (archive := self._archive(key)):
             return archive
         if self.tree.removing is not None and self.tree.removing.hidden.is_kept(Prefix(key)):
             return plain
@@ -443,9 +442,9 @@ class PrefixDirectory(Directory):
                 listed.add(name)
                 yield name, self._member(resolved, name)
         group = resolved if isinstance(resolved, At) and not resolved.lists_members else None
-        kept: set[str] = set()
-        if self.tree.removing is not None:
-            kept.update(self.tree.removing.hidden.kept_in(self.prefix))
+        left = LeftPrefixes(self.tree, resolved, self.prefix)
+        removing = self.tree.removing
+        kept = set() if removing is None else {*removing.hidden.kept_in(self.prefix)}
         is_unfinished = self.tree.metadata.shows(keys.join(self.prefix, UNFINISHED))
         here = resolved if isinstance(resolved, At) and is_unfinished else None
         for entry in self.tree.metadata.entries(self.prefix):
@@ -457,7 +456,7 @@ class PrefixDirectory(Directory):
                 continue
             elif here and isinstance(self._member(here, name).resolve(), Plain):
                 continue  # there are only values so far
-            elif entry.is_prefix:
+            elif entry.is_prefix and not left.has(name):
                 yield name, self._below(name) if group is None else self._member(group, name)
             elif name.endswith(ARCHIVE_SUFFIXES) and (archive := self._readable_archive(name)):
                 yield name, archive
