@@ -176,13 +176,7 @@ class TwoMakers(RuleBasedStateMachine):
         if name in self.making:
             self.making[name].is_raced = True
 
-    @precondition(lambda self: self.layout in ("zarr2", "zarr3"))
-    @rule(fault=REFUSALS)
-    def sync_in_part(self, fault: Fault) -> None:
-        """Elsewhere a group's list may be refused, and the members that it lacks stay there."""
-        self.sync(fault)
-
-    @rule(fault=st.none() | FAILURES)
+    @rule(fault=st.none() | FAILURES | REFUSALS)
     def sync(self, fault: Fault | None) -> None:
         self.faulty.arm(*([] if fault is None else [fault]))
         self.is_done(self.ours.sync)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 
 from nczfs.engine.process import ProcessIdentity, this_process
-from nczfs.formats.base import MetadataFormat
+from nczfs.formats.base import Documents, MetadataFormat
 from nczfs.model.hierarchy import Json
 from nczfs.plaindata import frozen
 
@@ -106,12 +106,24 @@ def without_covered(
     return _with_claims(written_as, data, key, left), names
 
 
-def covered_names(written_as: MetadataFormat, data: bytes, key: str) -> set[str]:
-    """Return the names of the claims that the shape of a document covers. Raises BadMetadata."""
-    if NOTE.encode() not in data:
-        return set()
+def covered_document(
+    written_as: MetadataFormat, path: str, documents: Documents, own: Collection[str]
+) -> dict[str, bytes]:
+    """Return the document of an array, by its key, if it has claims of this client to remove.
+
+    Raises BadMetadata, and as `get`.
+
+    Parameters
+    ----------
+    own : the names of claims of this client.
+    """
+    key = written_as.array_key(path)
+    data = documents.get(key) if own else None
+    if data is None or NOTE.encode() not in data:
+        return {}
     length, claims = _length_and_claims(written_as, data, key)
-    return {claim.name for claim in claims if claim.stop <= length}
+    is_covered = any(claim.stop <= length and claim.name in own for claim in claims)
+    return {key: data} if is_covered else {}
 
 
 def _length_and_claims(

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -21,7 +20,7 @@ from nczfs.engine.metadata.changes import (
     in_order_of_storing,
     listing,
 )
-from nczfs.engine.metadata.claims import covered_names, without_covered
+from nczfs.engine.metadata.claims import covered_document, without_covered
 from nczfs.engine.metadata.documents import MetadataCache, StoreDocuments
 from nczfs.engine.metadata.lengths import (
     Lengths,
@@ -31,7 +30,9 @@ from nczfs.engine.metadata.lengths import (
     groups_to_lengthen,
     growing,
     is_length,
+    keys_with_dimensions,
     lengths_of,
+    moved_dimensions,
     with_dimensions,
     with_lengths,
 )
@@ -39,14 +40,16 @@ from nczfs.engine.metadata.names import PathLocks
 from nczfs.engine.metadata.newdocuments import Begun, NewDocuments, documents_of, left_of_group
 from nczfs.engine.metadata.newnodes import Create, DropGroup
 from nczfs.engine.metadata.storingturns import StoringTurns
+from nczfs.engine.metadata.unfound import unfound_members
 from nczfs.engine.metadata.withdrawn import Place, Withdrawn
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
-from nczfs.errors import Conflict, NczfsError, ObjectExists
+from nczfs.errors import Conflict, NczfsError, NoSuchNode, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
+from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, Variable
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import Key, Prefix, is_within, join, moved
+from nczfs.zmap.keys import Prefix, is_within, join, moved
 
 log = logging.getLogger(__name__)
 
@@ -163,10 +166,8 @@ class Edits:
 
     def created_below(self, path: str) -> list[str]:
         """Return the names of new nodes right below a group that are not in the store yet."""
-        start = f"{path}/" if path else ""
         new = [known for known, changes in list(self._changes.items()) if ("node",) in changes]
-        names = (known.removeprefix(start) for known in new if known.startswith(start))
-        return [name for name in names if name and "/" not in name]
+        return [p.rpartition("/")[2] for p in new if p and parent_of(p) == path]
 
     def flush(
         self,
@@ -247,10 +248,7 @@ class Edits:
                 self._changes[moved(known, path, goal)] = self._changes.pop(known)
                 self._applied.pop(known, None)
             self._begun.move(path, goal)
-            for group in [g for g in self._dimensions if is_within(g, path)]:
-                new = moved(group, path, goal)
-                found = self._dimensions.pop(group)
-                self._dimensions[new] = {n: replace(d, group=new) for n, d in found.items()}
+            self._dimensions = moved_dimensions(self._dimensions, path, goal)
             self.revision += 1
         self._withdrawn.move(self._at(path), self._at(goal))
         for changed in (path, goal):
@@ -357,18 +355,29 @@ class Edits:
         return found
 
     def _refuse(self, path: str, refused: Refused, failures: dict[str, NczfsError]) -> None:
-        """Note why changes were not stored, and withdraw those that never can be."""
+        """Note why changes were not stored, and withdraw those that never can be.
+
+        The creation of a node goes with what would make it visible.
+        """
         for _, error in refused:
             failures.setdefault(path, error)
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
-            log.info("/%s: %d changes are discarded: %s", path, len(lost), failures[path])
+            reason = failures[path]
+            log.info("/%s: %d changes are discarded: %s", path, len(lost), reason)
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._begun.undo(path, lost, self.format.names.nodes)
             if any(change.makes for change in lost):
                 above, _, name = path.rpartition("/")
                 self.drop(above, listing(self.changes_of(above), name))
             self.drop(path, lost)
-            self._withdrawn.note(self._at(path), lost, failures[path])
+            self._withdrawn.note(self._at(path), lost, reason)
+            self._metadata.ask_again(join(self._root, key) for key in self.format.keys(path))
+            new = self.created_below(path)
+            for member in unfound_members(path, lost, new, self.format, self.documents()):
+                gone = NoSuchNode(f"/{member}: could not be made: {reason}")
+                changes = [(c, reason if c.makes else gone) for c in self.changes_of(member)]
+                failures[member] = reason
+                self._refuse(member, changes, failures)
 
     def _reason_to_wait(
         self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]
@@ -406,14 +415,8 @@ class Edits:
             return [(change, error) for change in taken[node.path]]
 
     def _ask_again(self, nodes: Iterable[Node]) -> None:
-        self._metadata.ask_again({key for node in nodes for key in self._keys(node)})
-
-    def _keys(self, node: Node) -> list[Key]:
-        """Return the keys of the documents that describe a node and its dimensions."""
-        paths = [node.path]
-        if isinstance(node, Variable) and self.format.declares:
-            paths += [dimension.group for dimension in node.dimensions]
-        return [join(self._root, key) for path in paths for key in self.format.keys(path)]
+        keys = {key for node in nodes for key in keys_with_dimensions(node, self.format)}
+        self._metadata.ask_again(join(self._root, key) for key in keys)
 
     def _store_once(self, path: str, taken: Mapping[str, list[NodeChange]]) -> Refused:
         """Store the changes that can be stored. Returns the others with their errors."""
@@ -432,11 +435,9 @@ class Edits:
         seen = dict(documents.used)
         written = documents_of(node, self.format, documents, found)
         kinds = {type(c) for c in changes} - {type(c) for c, _ in refused}
-        key = self.format.array_key(path)
-        if isinstance(node, Variable) and self.own_claims and key not in written:
-            data = documents.get(key)
-            if data is not None and covered_names(self.format, data, key) & self.own_claims:
-                written[key] = data
+        if isinstance(node, Variable):
+            claimed = covered_document(self.format, path, documents, self.own_claims)
+            written = {**written, **{k: d for k, d in claimed.items() if k not in written}}
         left = left_of_group(self.format, path, documents) if DropGroup in kinds else {}
         before = {key: documents.get(key) for key in written}
         if any(documents.used[key] != version for key, version in seen.items()):

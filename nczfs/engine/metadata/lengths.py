@@ -11,6 +11,7 @@ from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, GroupHeader, Variable
+from nczfs.zmap.keys import is_within, moved
 
 Pending: TypeAlias = "Mapping[str, Mapping[tuple[str, ...], NodeChange]]"
 """Changes by the path of their node and their subject."""
@@ -132,6 +133,25 @@ def with_dimensions(node: Node, declared: Mapping[str, Mapping[str, Dimension]])
     if isinstance(node, GroupHeader):
         return _declaring(node, declared.get(node.path, {}))
     return _having(node, declared)
+
+
+def moved_dimensions(
+    declared: Mapping[str, dict[str, Dimension]], path: str, goal: str
+) -> dict[str, dict[str, Dimension]]:
+    """Return what groups declare, by their paths, after a node has moved with all below it."""
+    found: dict[str, dict[str, Dimension]] = {}
+    for group, dimensions in declared.items():
+        new = moved(group, path, goal) if is_within(group, path) else group
+        found[new] = {name: replace(each, group=new) for name, each in dimensions.items()}
+    return found
+
+
+def keys_with_dimensions(node: Node, written_as: MetadataFormat) -> list[str]:
+    """Return the keys of the documents that describe a node and its dimensions."""
+    paths = [node.path]
+    if isinstance(node, Variable) and written_as.declares:
+        paths += [dimension.group for dimension in node.dimensions]
+    return [key for path in paths for key in written_as.keys(path)]
 
 
 def _declaring(group: GroupHeader, declared: Mapping[str, Dimension]) -> GroupHeader:

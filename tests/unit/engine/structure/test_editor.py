@@ -477,7 +477,8 @@ def test_nothing_is_left_of_a_variable_that_the_store_refused_halfway(
             with suppress(StoreError):
                 dataset.sync()
             faulty.arm()
-            if not (after and failing == last):  # then nothing was left to refuse
+            is_whole = after and failing == last and metadata_format != "nczarr"
+            if not is_whole:  # otherwise nothing was left to refuse
                 assert keys(memory) == before
                 _make_v(dataset)
             Editor(dataset._dataset, None).remove("v")
