@@ -252,9 +252,8 @@ class Dataset(Hierarchy):
     def written(self, variable: Variable) -> WrittenArray | None:
         """Return the array of a variable to which values may have been written; None: none were."""
         known = self._arrays.get(variable.path)
-        return (
-            None if known is None else OpenArray(self, known[1].stored, variable.array, self.lose)
-        )
+        array = None if known is None else known[1].stored
+        return None if array is None else OpenArray(self, array, variable.array, self.lose)
 
     def lose(self, array: StoredArray, error: NczfsError) -> None:
         """Note that an array is gone, and something that was written to it."""
@@ -388,20 +387,21 @@ class Dataset(Hierarchy):
         is_owed = not path and self.copy.is_owed
         return is_owed or self.engine.writeback.has_unsaved(lambda a: a.is_within(zmap, prefix))
 
-    def store(self, asked: Iterable[str] | None = None) -> None:
+    def store(self, asked: Iterable[str] | None = None, since: int | None = None) -> None:
         """Store all that was written and changed: chunks, documents, the consolidated copy.
 
         Parameters
         ----------
         asked : the paths of the nodes whose failures are raised, because a caller need not learn of
             the failures of others. None: all.
+        since : `Edits.refusals.number` before the caller changed these nodes; None: as it is.
 
         Raises
         ------
         CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : a
             change can never be stored, and was withdrawn.
         """
-        self.storing.store(asked)
+        self.storing.store(asked, since)
 
     def trouble(self, pause_s: float | None) -> Trouble | None:
         """See `Storing.trouble`."""

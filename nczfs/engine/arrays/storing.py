@@ -91,7 +91,7 @@ class Storing:
             for each in variables
         )
 
-    def store(self, asked: Iterable[str] | None) -> None:
+    def store(self, asked: Iterable[str] | None, since: int | None = None) -> None:
         """Store all, or what some nodes need. Parameters and errors are those of `Dataset.store`.
 
         Records can be appended meanwhile, except to variables whose values are stored before their
@@ -99,6 +99,8 @@ class Storing:
         """
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
+        refusals = self._edits.refusals
+        since = refusals.number if since is None else since
         later = self._later()
         flushed = None if paths is None else paths | self._lengthened(paths)
         reason = self._reason_not_flushed(flushed)
@@ -112,6 +114,7 @@ class Storing:
             failures.append(reason)
         pending = frozenset(self._edits.pending())
         failures += [error for path, error in found.items() if paths is None or path in paths]
+        failures += refusals.told(paths, since)
         left = [error for path, error in found.items() if path in pending]
         with self._gate.inside(lambda: self._hierarchy.root):
             if self._copy.is_owed or self._copy.is_wanted:

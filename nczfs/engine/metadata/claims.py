@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import asdict
 
 from nczfs.engine.process import ProcessIdentity, this_process
-from nczfs.formats.base import Documents, MetadataFormat
-from nczfs.model.hierarchy import Json
+from nczfs.formats.base import Documents, MetadataFormat, Node
+from nczfs.model.hierarchy import Json, Variable
 from nczfs.plaindata import frozen
 
 NOTE = "nczfs_appends"
@@ -107,7 +107,7 @@ def without_covered(
 
 
 def covered_document(
-    written_as: MetadataFormat, path: str, documents: Documents, own: Collection[str]
+    written_as: MetadataFormat, node: Node, documents: Documents, own: Collection[str]
 ) -> dict[str, bytes]:
     """Return the document of an array, by its key, if it has claims of this client to remove.
 
@@ -117,8 +117,8 @@ def covered_document(
     ----------
     own : the names of claims of this client.
     """
-    key = written_as.array_key(path)
-    data = documents.get(key) if own else None
+    key = written_as.array_key(node.path)
+    data = documents.get(key) if own and isinstance(node, Variable) else None
     if data is None or NOTE.encode() not in data:
         return {}
     length, claims = _length_and_claims(written_as, data, key)

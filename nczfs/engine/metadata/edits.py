@@ -39,12 +39,13 @@ from nczfs.engine.metadata.lengths import (
 from nczfs.engine.metadata.names import PathLocks
 from nczfs.engine.metadata.newdocuments import Begun, NewDocuments, documents_of, left_of_group
 from nczfs.engine.metadata.newnodes import Create, DropGroup
+from nczfs.engine.metadata.refusedchanges import RefusedChanges
 from nczfs.engine.metadata.storingturns import StoringTurns
-from nczfs.engine.metadata.unfound import unfound_members
+from nczfs.engine.metadata.unfound import unfound_members, without_node
 from nczfs.engine.metadata.withdrawn import Place, Withdrawn
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
-from nczfs.errors import Conflict, NczfsError, NoSuchNode, ObjectExists
+from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
 from nczfs.formats.names import parent_of
 from nczfs.model.hierarchy import Dimension, Variable
@@ -71,6 +72,7 @@ class Edits:
     ----------
     format : of the single documents, which are the ones that change.
     names : who may make and lengthen what at present.
+    refusals : why changes were withdrawn.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Edits:
         self._applied: dict[str, tuple[Node | None, Node | None]] = {}
         self._dimensions: dict[str, dict[str, Dimension]] = {}
         self.own_claims: set[str] = set()
+        self.refusals = RefusedChanges()
         self._begun = NewDocuments(metadata, root, guard)
         self._doubtful: set[str] = set()  # documents whose last write got no answer
         self.revision = 0
@@ -283,8 +286,7 @@ class Edits:
     def concern(self, variable: Variable) -> bool:
         """Return whether others need a pending change to find a variable as it is here."""
         with self._lock:
-            subjects = {path: set(changes) for path, changes in self._changes.items()}
-        return concern(subjects, variable)
+            return concern(self._changes, variable)
 
     def store(self, key: str, data: bytes, replaces: Version) -> Version:
         """Replace a version of a document. Raises Conflict, ObjectExists, StoreError."""
@@ -371,13 +373,12 @@ class Edits:
                 self.drop(above, listing(self.changes_of(above), name))
             self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, reason)
+            self.refusals.note(path, reason)
             self._metadata.ask_again(join(self._root, key) for key in self.format.keys(path))
             new = self.created_below(path)
             for member in unfound_members(path, lost, new, self.format, self.documents()):
-                gone = NoSuchNode(f"/{member}: could not be made: {reason}")
-                changes = [(c, reason if c.makes else gone) for c in self.changes_of(member)]
                 failures[member] = reason
-                self._refuse(member, changes, failures)
+                self._refuse(member, without_node(self.changes_of(member), reason), failures)
 
     def _reason_to_wait(
         self, failures: Mapping[str, NczfsError], stored: Mapping[str, Sequence[NodeChange]]
@@ -435,9 +436,8 @@ class Edits:
         seen = dict(documents.used)
         written = documents_of(node, self.format, documents, found)
         kinds = {type(c) for c in changes} - {type(c) for c, _ in refused}
-        if isinstance(node, Variable):
-            claimed = covered_document(self.format, path, documents, self.own_claims)
-            written = {**written, **{k: d for k, d in claimed.items() if k not in written}}
+        claimed = covered_document(self.format, node, documents, self.own_claims)
+        written = {**written, **{k: d for k, d in claimed.items() if k not in written}}
         left = left_of_group(self.format, path, documents) if DropGroup in kinds else {}
         before = {key: documents.get(key) for key in written}
         if any(documents.used[key] != version for key, version in seen.items()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from nczfs.engine.metadata.changes import AddMember, GroupBecomesArray, NodeChange
-from nczfs.errors import NczfsError
+from nczfs.engine.metadata.changes import AddMember, GroupBecomesArray, NodeChange, Refused
+from nczfs.errors import NczfsError, NoSuchNode
 from nczfs.formats.base import Documents, MetadataFormat
 from nczfs.formats.names import below
 from nczfs.model.hierarchy import GroupHeader
@@ -46,6 +46,12 @@ def unfound_members(
     else:
         names = [c.name for c in adding if not _is_listed(group, c)]
     return [below(path, name) for name in names]
+
+
+def without_node(changes: Iterable[NodeChange], reason: NczfsError) -> Refused:
+    """Return the changes of a new node that is withdrawn, with the reasons that none can stay."""
+    gone = NoSuchNode(f"it could not be made: {reason}")
+    return [(change, reason if change.makes else gone) for change in changes]
 
 
 def _is_listed(group: GroupHeader, change: AddMember | GroupBecomesArray) -> bool:

@@ -60,8 +60,8 @@ class Editor:
     """A maker and changer of nodes in a dataset that was opened for writing.
 
     Changes are visible at once through the same `Dataset`; others see them after `sync`. Every
-    method may be called from any thread. An editor holds no state: a dataset may have any number of
-    them.
+    method may be called from any thread. A dataset may have any number of editors; each has its
+    own `sync` tell what was refused since it was made, or since its last one.
 
     Parameters
     ----------
@@ -72,6 +72,7 @@ class Editor:
         self._dataset = dataset
         self._separator = separator
         self._names = dataset.edits.names
+        self._since = dataset.edits.refusals.number
 
     def create_root(self) -> None:
         """Make the root group."""
@@ -429,7 +430,10 @@ class Editor:
         ----------
         asked : the paths of these nodes; none: all nodes.
         """
-        self._dataset.store(asked or None)
+        try:
+            self._dataset.store(asked or None, self._since)
+        finally:
+            self._since = self._dataset.edits.refusals.number
 
     def _add(self, path: str, changes: Sequence[NodeChange], *listing: MemberChange) -> None:
         """Add changes of one node, checked once, because that takes as long as all of it.
@@ -458,12 +462,7 @@ class Editor:
         return group
 
     def _check_free(self, path: str, group: GroupHeader | None = None) -> None:
-        """Check that a node, which may be a group, can be made, or completed.
-
-        Raises
-        ------
-        NameTaken, NotWritable, StoreError.
-        """
+        """Check that a node can be made. Raises NameTaken, NotWritable, StoreError."""
         documents, above = self._dataset.edits.documents(), parent_of(path)
         documents.fetch(self._dataset.format.keys_to_change(path))
         check_described_once(self._dataset.format, above, documents, "nothing can be made in it")

@@ -13,7 +13,7 @@ chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
@@ -260,15 +260,18 @@ def _empty_copy(dataset: Dataset, form: ConsolidatedForm) -> None:
     until_stored(store, form.key)
 
 
-def _store_lists(dataset: Dataset, group: str, names: Iterable[str], leaving: str | None) -> None:
+def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: str | None) -> None:
     """Take names out of the list of a group, and store it and everything that must come before."""
-    edits = dataset.edits
+    edits, since = dataset.edits, dataset.edits.refusals.number
     changes = [RemoveMember(name) for name in names]
     for change in changes:
         edits.add(group, change)
     failures = edits.flush(
         dataset.node, lambda p: leaving is None or not is_within(p, leaving), lengths={}
     )
+    refused = edits.refusals.told([group], since)  # another thread may have stored the list
+    if refused and not {*names}.isdisjoint(_listed(dataset, group) or ()):
+        failures.setdefault(group, refused[-1])
     if group in failures:
         for change in changes:
             edits.drop(group, [change])

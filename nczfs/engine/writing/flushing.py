@@ -12,7 +12,7 @@ from typing import TypeVar
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import StoreHealth, may_pass
+from nczfs.engine.retrying import StoreHealth, may_pass, told_first
 from nczfs.engine.weight import weight_of_values
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.dirtymap import DirtyMap
@@ -68,7 +68,8 @@ class Flusher:
 
         Raises
         ------
-        the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
+        one error, as `told_first`, of a chunk that could not be stored; it stays dirty. StoreError,
+        CodecError. StructureChanged : what was written to an array is lost.
         """
         errors: list[NczfsError] = []
         answers = _Answers()
@@ -80,12 +81,18 @@ class Flusher:
             units = [u for u, f in futures.items() if u not in failed and not f.result()]
             self._dirty.wait_until_landed(units)
         for unit in units:
-            while not self._flush_one(unit, answers, only_due):
-                self._dirty.wait_until_landed([unit])
-        if errors:
-            raise errors[0]
+            try:
+                while not self._flush_one(unit, answers, only_due):
+                    self._dirty.wait_until_landed([unit])
+            except NczfsError as error:
+                errors.append(error)
         for array in {chunk_id[0] for chunk_id in ids}:
-            array.check_kept()  # another thread may have met the error
+            try:
+                array.check_kept()  # another thread may have met the error
+            except StructureChanged as error:
+                errors.append(error)
+        if errors:
+            raise told_first(errors)
 
     def send(
         self,

@@ -211,7 +211,7 @@ class WriteBack:
 
         Raises
         ------
-        the first error of a chunk that could not be stored; it stays dirty. StoreError, CodecError.
+        as `Flusher.flush`.
         """
         self._flusher.flush(self._dirty.ids(is_wanted))
 

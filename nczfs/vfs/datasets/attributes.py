@@ -12,6 +12,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import check_same_array
 from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.opennode import OpenNode
+from nczfs.engine.structure.editor import Editor
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.errors import (
     CrossesTrees,
@@ -390,12 +391,12 @@ class OpenAttribute(OpenJudged):
         if loaded is None or (known is None and self._was_there):
             raise StaleHandle(f"/{path}: attribute {self._name!r} was removed")
         check_same_array(loaded.node, self._array)
-        if known is None or data != _text_in(loaded, self._name):
-            self._set(path, attribute_from(self._name, data, known))
-        self._editing.editor(self._dataset).sync(path)
-
-    def _set(self, path: str, attribute: Attribute) -> None:
         editor = self._editing.editor(self._dataset)
+        if known is None or data != _text_in(loaded, self._name):
+            self._set(editor, path, attribute_from(self._name, data, known))
+        editor.sync(path)
+
+    def _set(self, editor: Editor, path: str, attribute: Attribute) -> None:
         if self._takes_any_name and attribute.name != FILL_VALUE:
             editor.take_attributes(path, [attribute], self._array)
         else:

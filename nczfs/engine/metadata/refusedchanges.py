@@ -1,0 +1,63 @@
+"""Errors of changes that were withdrawn, for those who made the changes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from nczfs.errors import NczfsError
+
+REFUSALS_MAX: Final = 1000
+
+
+@dataclass(slots=True)
+class _Refusal:
+    number: int
+    path: str
+    error: NczfsError
+    is_told: bool = False
+
+
+class RefusedChanges:
+    """The refusals of one dataset, as numbers that grow.
+
+    A thread that stores changes stores those of others, too. Whoever made them finds nothing
+    pending afterwards, and learns here that it is not because all is stored. The oldest of very
+    many are dropped. `_lock` guards the numbers.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._refusals: deque[_Refusal] = deque(maxlen=REFUSALS_MAX)
+
+    @property
+    def number(self) -> int:
+        """The number of the last one."""
+        return self._number
+
+    def note(self, path: str, error: NczfsError) -> None:
+        """Note why changes of the node at a path were withdrawn."""
+        with self._lock:
+            self._number += 1
+            self._refusals.append(_Refusal(self._number, path, error))
+
+    def told(self, paths: Collection[str] | None, since: int) -> list[NczfsError]:
+        """Return errors, which count as told from now on.
+
+        Parameters
+        ----------
+        paths : of the nodes of a caller who gets all their refusals after the number `since`,
+            whoever else was told of them. None: the caller gets those of which nobody was told.
+        """
+        with self._lock:
+            if paths is None:
+                found = [each for each in self._refusals if not each.is_told]
+            else:
+                found = [e for e in self._refusals if e.number > since and e.path in paths]
+            for each in found:
+                each.is_told = True
+            return [each.error for each in found]
