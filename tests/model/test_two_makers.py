@@ -129,7 +129,7 @@ class TwoMakers(RuleBasedStateMachine):
     @rule(name=NAMES)
     def we_turn(self, name: str) -> None:
         """Make a variable of a group, which stores what is pending first."""
-        if name not in self.ours.groups:
+        if not self.is_done(self.ours.sync) or name not in self.ours.groups:
             return
         wanted = wanted_node(name, json.dumps({"shape": [], "dtype": "<i4"}).encode())
         assert isinstance(wanted, WantedVariable)
