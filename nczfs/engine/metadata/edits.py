@@ -367,7 +367,7 @@ class Edits:
             reason = failures[path]
             log.info("/%s: %d changes are discarded: %s", path, len(lost), reason)
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
-            self._begun.undo(path, lost, self.format.names.nodes)
+            self._begun.undo(path, lost, self.format)
             if any(change.makes for change in lost):
                 above, _, name = path.rpartition("/")
                 self.drop(above, listing(self.changes_of(above), name))

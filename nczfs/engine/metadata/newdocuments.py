@@ -44,15 +44,20 @@ class _Sent:
     ----------
     is_stored : whether the store has had it, so that what replaces it is the same node's.
     version : that it had last; None: it is unknown.
+    data : the bytes that were stored last, as far as that is known.
     unanswered : bytes that were sent since, of which it is unknown whether they were stored.
     before : what was there; None: nothing.
+    is_doubtful : the answer was lost, and what the store has may be the same bytes of another
+        client.
     is_removed : it is removed once the others are stored; if `is_stored`, that was asked for.
     """
 
     is_stored: bool = False
     version: Version | None = None
+    data: bytes | None = None
     unanswered: frozenset[bytes] = frozenset()
     before: bytes | None = None
+    is_doubtful: bool = False
     is_removed: bool = False
 
     def is_at(self, version: Version, data: bytes) -> bool:
@@ -96,11 +101,16 @@ class NewDocuments:
         Parameters
         ----------
         names : of the documents that make their prefix a node.
+
+        Raises
+        ------
+        NameTaken : another client has changed a document of the node, and perhaps made it: the
+            answer to the one that makes it a node was lost.
         """
         sent = self._sent.get(path)
         if sent is None:
             return Begun.NOTHING
-        found, is_group = Begun.PART, False
+        found, is_group, is_doubtful = Begun.PART, False, False
         for key in (below(path, name) for name in names):
             if (data := documents.get(key)) is None:
                 continue
@@ -112,9 +122,20 @@ class NewDocuments:
                 return Begun.NOTHING
             found = Begun.NODE
             if not ours.is_stored:  # its answer was lost
+                is_doubtful = True
                 version = documents.used[join(self._root, key)]
-                sent[key] = _Sent(is_stored=True, version=version, before=ours.before)
+                sent[key] = _Sent(True, version, data, before=ours.before, is_doubtful=True)
+        if is_doubtful and self._is_changed(sent, documents):
+            raise NameTaken(f"/{path}: another client has created or changed it meanwhile")
         return Begun.NOTHING if is_group and found is Begun.PART else found
+
+    def _is_changed(self, sent: Mapping[str, _Sent], documents: StoreDocuments) -> bool:
+        """Return whether another client has changed a document of a node that was stored."""
+        return any(
+            documents.get(key) not in (each.data, *each.unanswered)
+            for key, each in sent.items()
+            if each.is_stored and not each.is_removed
+        )
 
     def storing(self, path: str, before: bytes | None, store: Store) -> Store:
         """Return a function that stores a document of a node that is being made, and notes it.
@@ -131,9 +152,9 @@ class NewDocuments:
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._note(path, key, replaces, before, unanswered=data)
+                self._note(path, key, replaces, before, data)
                 raise
-            self._note(path, key, replaces, before, version)
+            self._note(path, key, replaces, before, data, version)
             return version
 
         return stored
@@ -144,20 +165,20 @@ class NewDocuments:
         key: str,
         replaces: Version,
         before: bytes | None,
+        data: bytes,
         version: Version | None = None,
-        unanswered: bytes = b"",
     ) -> None:
-        """Note that a document was stored, or that it is unknown whether some bytes were."""
+        """Note that bytes were stored as a document, or without a version that they may be."""
         with self._lock:
             known = self._sent.get(path, {}).get(key, _Sent())
             if before is not None and known.is_at(replaces, before):
                 before = known.before
             if version is not None:
-                sent = _Sent(is_stored=True, version=version, before=before)
+                sent = _Sent(is_stored=True, version=version, data=data, before=before)
             else:
                 if replaces == ABSENT:  # what was stored is gone
                     known = replace(known, is_stored=False, version=None)
-                tried = known.unanswered | {unanswered}
+                tried = known.unanswered | {data}
                 sent = replace(known, unanswered=tried, before=before)
             self._sent.setdefault(path, {})[key] = sent
 
@@ -220,21 +241,19 @@ class NewDocuments:
                     for key, sent in self._sent.pop(known).items()
                 }
 
-    def undo(self, path: str, withdrawn: Iterable[NodeChange], names: Iterable[str]) -> None:
+    def undo(self, path: str, withdrawn: Iterable[NodeChange], written_as: MetadataFormat) -> None:
         """Put back what there was before a node whose creation is withdrawn. Never raises.
 
         A node that another client has made or changed since stays, with all that it may consist of.
-
-        Parameters
-        ----------
-        names : of the documents that make their prefix a node.
+        So does one that another client may have made of the same bytes, in a format in which it is
+        found without a list.
         """
         if not any(isinstance(change, Create) for change in withdrawn):
             return
         with self._lock:
             documents = self._sent.pop(path, {})
         try:
-            for key, sent in self._to_take_back(path, documents, names):
+            for key, sent in self._to_take_back(path, documents, written_as):
                 with self._guard():
                     self._take_back(join(self._root, key), sent)
         except (Conflict, ObjectExists):
@@ -245,7 +264,7 @@ class NewDocuments:
             self._metadata.changed(join(self._root, key))
 
     def _to_take_back(
-        self, path: str, documents: Mapping[str, _Sent], names: Iterable[str]
+        self, path: str, documents: Mapping[str, _Sent], written_as: MetadataFormat
     ) -> list[tuple[str, _Sent]]:
         """Return the documents that are as this process has sent them, in the order to undo that.
 
@@ -255,17 +274,20 @@ class NewDocuments:
             return []
         ours: list[tuple[str, _Sent]] = []
         is_other = False
+        nodes = [below(path, name) for name in written_as.names.nodes]
         for key, sent in reversed([*documents.items()]):
             found = self._found(key)
             if sent.is_removed:
                 ours[:0] = [(key, sent)] if found is None and sent.is_stored else []
             elif found is not None and sent.is_at(found.version, bytes(found.data)):
+                is_doubtful = sent.is_doubtful or found.version != sent.version
+                if is_doubtful and key in nodes and not written_as.declares:
+                    return []
                 ours.append((key, replace(sent, version=found.version)))
             elif found is not None and sent.is_stored:
                 return []
             else:
                 is_other |= found is not None
-        nodes = [below(path, name) for name in names]
         is_other |= any(key not in documents and self._found(key) is not None for key in nodes)
         return [(k, sent) for k, sent in ours if not is_other or sent.before is not None]
 
