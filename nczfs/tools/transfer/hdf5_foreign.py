@@ -1,8 +1,9 @@
-"""What an HDF5 file takes from other files, which a hostile one could name.
+"""What a reader would take from elsewhere than from an HDF5 file, if the file is hostile.
 
 HDF5 follows links to other files, and reads values from files that a dataset names, without asking.
 Such a file, copied into a mount or imported, would bring the contents of any file that its reader
-may read.
+may read. The netCDF library does not end a name of 256 bytes or more that it copies (``strncpy`` in
+``hdf5open.c``), and takes what is in memory behind it for a part of the name.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from nczfs.errors import CorruptStore, Unsupported
 from nczfs.messages import shown
 
 _LINKS_WITHIN: Final = (h5l.TYPE_HARD, h5l.TYPE_SOFT)
+_NAME_BYTES_MAX: Final = 255
 
 
 def check_own_contents(path: str) -> None:
-    """Check that an HDF5 file takes nothing from other files; others are not looked at.
+    """Check that nothing is read but an HDF5 file itself; other files are not looked at.
 
     Raises
     ------
-    Unsupported : it does. CorruptStore : HDF5 cannot read it.
+    Unsupported : it takes something from another file. CorruptStore : HDF5 cannot read it, or the
+        netCDF library not one of its names.
     """
     try:
         if not h5py.is_hdf5(path):
@@ -38,11 +41,20 @@ def check_own_contents(path: str) -> None:
 
 def _check_links(file: h5f.FileID, path: str) -> None:
     def look(name: bytes, info: Any) -> bytes | None:  # h5py breaks if it raises an error
-        return None if info.type in _LINKS_WITHIN else name
+        return None if info.type in _LINKS_WITHIN and not _is_too_long(name) else name
 
     found = file.links.visit(look, info=True)
+    if found is not None and _is_too_long(found):
+        raise CorruptStore(
+            f"{path}: a name is longer than the {_NAME_BYTES_MAX} bytes that the netCDF library can"
+            f" read: {_place(found)}"
+        )
     if found is not None:
         raise _foreign(path, found)
+
+
+def _is_too_long(name: bytes) -> bool:
+    return len(name) - name.rfind(b"/") - 1 > _NAME_BYTES_MAX
 
 
 def _check_values(file: h5f.FileID, path: str) -> None:
@@ -60,7 +72,11 @@ def _check_values(file: h5f.FileID, path: str) -> None:
 
 
 def _foreign(path: str, name: bytes) -> Unsupported:
-    place = shown("/" + name.decode("utf-8", "replace"))
     return Unsupported(
-        f"{path}: {place} is in another file, which is not read; `nccopy` makes one file of all"
+        f"{path}: {_place(name)} is in another file, which is not read; `nccopy` makes one file of"
+        " all"
     )
+
+
+def _place(name: bytes) -> str:
+    return shown("/" + name.decode("utf-8", "replace"))

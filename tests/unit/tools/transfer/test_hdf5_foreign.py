@@ -74,6 +74,21 @@ def test_links_within_a_file_and_loops_of_them_are_its_own(tmp_path: Path) -> No
     check_own_contents(str(path))
 
 
+@pytest.mark.parametrize("name", ["{}", "group/{}", "{}/v", "soft/{}"])
+def test_a_name_that_the_library_reads_beyond_its_end_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "names.nc"
+    for size in (255, 256, 300):
+        with h5py.File(path, "w") as file:
+            file.create_group("group")
+            file["soft"] = h5py.SoftLink("/group")
+            file[name.format("x" * size)] = np.arange(2)
+        if size <= 255:
+            check_own_contents(str(path))
+        else:
+            with pytest.raises(CorruptStore, match=r"longer than the 255 bytes .* '/(group/)?xxx"):
+                check_own_contents(str(path))
+
+
 def test_other_files_are_not_looked_at_and_damaged_ones_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"CDF\1" + bytes(28))
