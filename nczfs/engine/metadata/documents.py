@@ -229,7 +229,6 @@ class MetadataCache:
         is_edit : it is part of an edit of a dataset, which knows of it.
         """
         self.changes += not is_edit
-        self._listings.note_change()
         self._answers.outdate(key)
         self._listings.forget_above(key)
 

@@ -146,11 +146,6 @@ class Listings:
             self._keep(prefix, _Listing({}, started_at), changes)
         return exists
 
-    def note_change(self) -> None:
-        """Note a change, so that answers to requests under way are not cached."""
-        with self._lock:
-            self._changes += 1
-
     def stored(self, stat: Stat) -> None:
         """Note that an object was stored, and what it is."""
         *above, last = stat.key.split("/")
@@ -182,6 +177,7 @@ class Listings:
 
     def forget(self, prefix: Prefix) -> None:
         """Forget the names below a prefix, and its own."""
+        self._note_change()
         below = f"{prefix}/" if prefix else ""
         self._listings.discard([p for p in self._listings if p == prefix or p.startswith(below)])
         if prefix:
@@ -197,6 +193,7 @@ class Listings:
 
     def forget_above(self, key: Key) -> None:
         """Forget the listings in which a new key, or a prefix of it, appears."""
+        self._note_change()
         above = str(key)
         while above:
             above = above.rpartition("/")[0]
@@ -234,6 +231,12 @@ class Listings:
         is_there = entry is not None and entry.is_prefix
         return None if is_there else _Listing({}, listing.checked_at)
 
+    def _note_change(self) -> None:
+        """Note a change, so that listings under way, which may lack it, are not cached."""
+        with self._lock:
+            self._changes += 1
+
     def _keep(self, prefix: Prefix, listing: _Listing, changes: int) -> None:
-        if changes == self._changes:
-            self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))
+        with self._lock:  # or a change comes in between, and is in neither
+            if changes == self._changes:
+                self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from nczfs.engine.metadata.documents import USUAL_DOCUMENT_BYTES, MetadataCache, StoreDocuments
-from nczfs.engine.metadata.ledger import LIMIT_BYTES_LEAST, Ledger
+from nczfs.engine.metadata.ledger import LIMIT_BYTES_LEAST, Ledger, Shelf
 from nczfs.engine.metadata.listings import GLANCE_ENTRIES
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
@@ -132,15 +133,49 @@ def test_a_listing_may_be_read_while_it_changes(store: Far, cache: MetadataCache
     assert list(entries) == []
 
 
+def written(_: Far, cache: MetadataCache, key: str) -> None:
+    cache.write(Key(key), b"", ABSENT)
+
+
+def changed(store: Far, cache: MetadataCache, key: str) -> None:
+    store.write(Key(key), b"")
+    cache.changed(Key(key))
+
+
+def forgotten(store: Far, cache: MetadataCache, key: str) -> None:
+    store.write(Key(key), b"")
+    cache.forget(A)
+
+
+@pytest.mark.parametrize("change", [put, written, changed, forgotten])
 def test_a_listing_that_was_under_way_when_something_was_stored_is_not_kept(
-    store: Far, cache: MetadataCache
+    store: Far, cache: MetadataCache, change: Callable[[Far, MetadataCache, str], None]
 ) -> None:
     store.write(Key("a/1"), b"")
     under_way = cache.entries(A)
     next(under_way)
-    put(store, cache, "a/0")
+    change(store, cache, "a/0")
     list(under_way)
     assert cache.known_entry(A, "0") == (False, None)
+
+
+def test_nothing_is_stored_between_the_last_look_at_changes_and_keeping_a_listing(
+    store: Far, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write(Key("a/1"), b"")
+    put_in, storing = Shelf.put, Thread(target=put, args=(store, cache, "a/0"))
+
+    def slow(shelf: Shelf[Any, Any], *answer: Any) -> None:
+        if not storing.ident:
+            storing.start()
+            storing.join(0.2)  # it waits for the listing, or would be over by then
+        put_in(shelf, *answer)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shelf, "put", slow)
+        assert list(shown(cache, A)) == ["1"]
+        storing.join()
+    assert list(shown(cache, A)) == ["1", "0"]
 
 
 def test_what_may_have_changed_is_asked_for_again(store: Far, cache: MetadataCache) -> None:
