@@ -27,7 +27,9 @@ def frozen(
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def frozen(cls: type | None = None, /, *, eq: bool = True, **options: bool) -> Any:
+def frozen(
+    cls: type | None = None, /, *, eq: bool = True, slots: bool = True, **options: bool
+) -> Any:
     """Make a class a dataclass with slots that is compared by its values and never changes.
 
     Type checkers refuse to assign to its attributes. At run time nothing does, so that making an
@@ -37,11 +39,11 @@ def frozen(cls: type | None = None, /, *, eq: bool = True, **options: bool) -> A
     Parameters
     ----------
     eq : whether equality and hash follow from the values; otherwise it equals itself alone.
-    options : as of `dataclasses.dataclass`.
+    slots, options : as of `dataclasses.dataclass`.
     """
 
     def decorated(cls: type) -> Any:
-        made: Any = dataclass(repr=False, eq=False, **{"slots": True, **options})(cls)
+        made: Any = dataclass(repr=False, eq=False, slots=slots, **options)(cls)
         own = vars(made)
         if "__repr__" not in own:
             made.__repr__ = _repr_of(made)
@@ -78,8 +80,7 @@ def _equality_of(cls: type) -> Callable[[object, object], bool]:
 
 
 def _hash_of(cls: type) -> Callable[[object], int]:
-    hashed = (each.compare if each.hash is None else each.hash for each in fields(cls))
-    values = _values([each.name for each, is_in in zip(fields(cls), hashed, strict=True) if is_in])
+    values = _values([f.name for f in fields(cls) if (f.compare if f.hash is None else f.hash)])
 
     def __hash__(self: object) -> int:
         return hash(values(self))

@@ -47,7 +47,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.model.overlaps import Overlap
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join, relative
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ class Dataset(Hierarchy):
         array : of the variable, which may have been renamed.
         """
         prefix = self.prefix(variable.key) if array is None else array.place.prefix
-        key = prefix[len(self.root) :].lstrip("/")
+        key = relative(prefix, self.root)
         if key != variable.key:
             variable = variable.moved(variable.key, key)
         known = self._arrays.get(variable.path)
@@ -263,7 +263,7 @@ class Dataset(Hierarchy):
 
     def path_of(self, array: StoredArray) -> str:
         """Return the current path of an array of this dataset."""
-        return array.prefix[len(self.root) :].lstrip("/")
+        return relative(array.prefix, self.root)
 
     def problems(self, variable: Variable) -> tuple[str, ...]:
         """Return what is wrong with a variable: its metadata, or a missing codec."""

@@ -10,7 +10,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from nczfs.errors import NczfsError, StructureChanged
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, is_within, moved
+from nczfs.zmap.keys import Prefix, is_within, moved, relative
 
 _T = TypeVar("_T")
 
@@ -102,7 +102,7 @@ class OpenNode:
     @property
     def path(self) -> str:
         """The path in the dataset."""
-        return self._place.prefix[len(self._root) :].lstrip("/")
+        return relative(self._place.prefix, self._root)
 
     def follow(self, function: Callable[[str], _T]) -> _T:
         """Call a function with the path, and again if a rename changed that meanwhile.

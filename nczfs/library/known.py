@@ -21,7 +21,7 @@ from nczfs.library.completing import LeftReplacements
 from nczfs.library.reports import Reports
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import Variable
-from nczfs.zmap.keys import ROOT, Key, Prefix, is_within, join
+from nczfs.zmap.keys import ROOT, Key, Prefix, is_within, join, relative
 
 DATASETS_KEPT = 10_000
 LOOKED_AT_FIRST = 1000
@@ -96,7 +96,7 @@ class KnownDatasets:
             inside = root == prefix or root.startswith(below)
             holds = not root or prefix.startswith(f"{root}/")
             if isinstance(dataset, Dataset) and (inside or holds):
-                dataset.forget("" if inside else prefix[len(root) :].lstrip("/"))
+                dataset.forget("" if inside else relative(prefix, root))
             if inside or not isinstance(dataset, Dataset):
                 with self._lock:
                     self._datasets.pop(root, None)

@@ -28,7 +28,7 @@ from nczfs.zmap.documents import InlineCopies, KnownDocuments
 from nczfs.zmap.http_listing import LISTING_BYTES_MAX, ListedName, parse_listing
 from nczfs.zmap.http_transport import HttpRequest, HttpTransport
 from nczfs.zmap.jsonparts import JsonParts
-from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key
+from nczfs.zmap.keys import ROOT, Key, Prefix, is_name, join, parse_key, relative
 from nczfs.zmap.leaving_out import without_failures
 from nczfs.zmap.parallel import in_parallel
 from nczfs.zmap.web.headers import version_of
@@ -206,7 +206,7 @@ class NameFinder:
                 )
             )
         names = found.names
-        inner = prefix[len(found.root) :].lstrip("/")
+        inner = relative(prefix, found.root)
         above = inner
         while above:
             if above in found.arrays:

@@ -118,6 +118,11 @@ def is_within(path: str, top: str) -> bool:
     return not top or path == top or path.startswith(f"{top}/")
 
 
+def relative(key: str, top: str) -> str:
+    """Return a key, or prefix, at or below another one as it is called from there."""
+    return key[len(top) :].lstrip("/")
+
+
 def moved(key: str, prefix: str, goal: str) -> Key:
     """Return the key, or prefix, at or below `prefix` after that is renamed to `goal`.
 

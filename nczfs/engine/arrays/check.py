@@ -11,7 +11,7 @@ from nczfs.errors import NczfsError, NoSuchObject, StructureChanged
 from nczfs.model.hierarchy import ArrayDescription, Variable
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Version
-from nczfs.zmap.keys import Key, join
+from nczfs.zmap.keys import Key, join, relative
 
 
 class ArrayCheck:
@@ -98,12 +98,12 @@ class ArrayCheck:
     @property
     def _path(self) -> str:
         """The current path of the array in its dataset."""
-        return self._array.prefix[len(self._hierarchy.root) :].lstrip("/")
+        return relative(self._array.prefix, self._hierarchy.root)
 
     @property
     def _document_path(self) -> str:
         """The current path of the array whose document describes it: itself, or its primary."""
-        return self._array.place.prefix[len(self._hierarchy.root) :].lstrip("/")
+        return relative(self._array.place.prefix, self._hierarchy.root)
 
     @property
     def _document_key(self) -> Key:

@@ -30,7 +30,7 @@ from nczfs.formats.problems import Problems
 from nczfs.formats.registry import FORMATS
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ABSENT, Entry, Stat, Version, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_key, join
+from nczfs.zmap.keys import Key, Prefix, is_key, join, relative
 
 NEAR_TTL_S: Final = 1.0  # asking a local disk again costs microseconds
 PROMPT_TTL_S: Final = 1.0  # with no longer TTL, opening a file shows what was stored before
@@ -480,7 +480,7 @@ class StoreDocuments:
 
     def version(self, key: Key) -> Version:
         """Return the version of a document, given its whole key. Raises as `get`."""
-        name = key[len(self._root) :].lstrip("/")
+        name = relative(key, self._root)
         document = self._cache.stamp(key, FORMATS.bytes_max(self._options, name), name)
         self._note(key, document)
         return document.version

@@ -436,8 +436,8 @@ class Edits:
         seen = dict(documents.used)
         written = documents_of(node, self.format, documents, found)
         kinds = {type(c) for c in changes} - {type(c) for c, _ in refused}
-        claimed = covered_document(self.format, node, documents, self.own_claims)
-        written = {**written, **{k: d for k, d in claimed.items() if k not in written}}
+        for key, data in covered_document(self.format, node, documents, self.own_claims).items():
+            written.setdefault(key, data)
         left = left_of_group(self.format, path, documents) if DropGroup in kinds else {}
         before = {key: documents.get(key) for key in written}
         if any(documents.used[key] != version for key, version in seen.items()):

@@ -19,7 +19,7 @@ from nczfs.model.hierarchy import GroupHeader, Variable
 from nczfs.model.keysets import family
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.keys import Key, Prefix, join, relative
 
 REMOVING = ".nczfs_removing"
 """The last component of the key that a group has while the chunks below it are removed."""
@@ -162,11 +162,11 @@ def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool
     """Sort the keys at and below a node of a dataset, as `owned` does."""
 
     def may_be_array(place: str) -> bool:
-        return not is_group_at(dataset, place[len(dataset.root) :].lstrip("/"))
+        return not is_group_at(dataset, relative(place, dataset.root))
 
     def is_unit(place: str, name: str) -> bool:
         try:
-            loaded = dataset.load(place[len(dataset.root) :].lstrip("/"))
+            loaded = dataset.load(relative(place, dataset.root))
         except MetadataError:
             return False
         if loaded is None or not isinstance(loaded.node, Variable):

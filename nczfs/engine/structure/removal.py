@@ -40,7 +40,7 @@ from nczfs.formats.registry import FORMATS
 from nczfs.formats.rewriting import check_described_once
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.plaindata import frozen
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join, relative
 
 _NOTE = b"A group is being removed here, or the program that removed it was killed.\n"
 
@@ -168,7 +168,7 @@ def is_hollow(dataset: Dataset, path: str) -> bool:
     own = {join(dataset.root, key) for key in (*keys, *at_root)}
     for stat in dataset.zmap.list(dataset.prefix(path)):
         if stat.key not in own:
-            member = parent_of(stat.key[len(dataset.root) :].lstrip("/"))
+            member = parent_of(relative(stat.key, dataset.root))
             left = [join(dataset.root, key) for key in dataset.format.single.group_keys(member)]
             if parent_of(member) != path or stat.key not in left:
                 return False

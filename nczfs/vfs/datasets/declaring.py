@@ -34,7 +34,7 @@ from nczfs.vfs.nodes import OpenFile
 from nczfs.views.base import View
 from nczfs.views.catalog import INFO, LINES, RAW
 from nczfs.views.declaration import WantedNode, WantedVariable, wanted_node
-from nczfs.zmap.keys import Prefix, join
+from nczfs.zmap.keys import Prefix, join, relative
 
 INFO_BYTES_MAX = 16 << 20
 
@@ -138,7 +138,7 @@ class OpenDeclaration(OpenJudged):
         arrivals = self._context.arrivals
         assert arrivals is not None
         with arrivals.making.closed(self._dataset.prefix(path)):
-            came = [each[len(path) :].lstrip("/") for each in self._hollow_below(path)]
+            came = [relative(each, path) for each in self._hollow_below(path)]
             making.make(path, wanted)
             for each in came:
                 above, _, name = join(self._node.prefix, each).rpartition("/")

@@ -36,7 +36,7 @@ from nczfs.views.netcdf.formats import NetcdfFiles
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.zmap import keys
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import Key, Prefix, relative
 from nczfs.zmap.zip.store import KeptArchives, OpenArchive
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class DatasetsTree:
             if keys.is_within(key, prefix):
                 freed += tree.evict(keys.ROOT)
             elif keys.is_within(prefix, key):
-                freed += tree.evict(Prefix(prefix[len(key) :].lstrip("/")))
+                freed += tree.evict(Prefix(relative(prefix, key)))
         return freed
 
     def changed(self, prefix: Prefix) -> None:

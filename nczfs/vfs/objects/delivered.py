@@ -116,9 +116,11 @@ class _Noted:
 
     def add(self, reads: Mapping[tuple[int, int], int] | None) -> None:
         """Add checksums by the ranges of the bytes; None: of bytes of which nothing is known."""
-        if self.reads is not None and reads is not None:
-            self.reads.update(reads)
-        if reads is None or (self.reads is not None and len(self.reads) > READS_MAX):
+        if self.reads is None or reads is None:
+            self.reads = None
+            return
+        self.reads.update(reads)
+        if len(self.reads) > READS_MAX:
             self.reads = None
 
 
