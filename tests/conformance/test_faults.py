@@ -28,6 +28,7 @@ from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import StoreOptions, open_store
 from nczfs.zmap.wrappers import Metered, Prefixed, ReadOnly
 from nczfs.zmap.zip import ZipZMap
+from tests.support.contents import objects_of
 from tests.support.scripted import Asked, Reply, serving
 
 BIG = bytes(range(256)) * 3000
@@ -78,10 +79,6 @@ WRITES: Mapping[str, tuple[Operation, Mapping[str, bytes]]] = {
     ),
     "delete many": (lambda zmap: zmap.delete_many([Key("a/deep/er"), BIG_KEY]), {"kept": b"kept"}),
 }
-
-
-def _objects(zmap: ZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
 
 
 def _outcome(operation: Operation, open_it: Callable[[], ZMap]) -> object:
@@ -190,7 +187,7 @@ def test_a_write_that_fails_leaves_each_object_old_or_new(
         outcome = _outcome(operation, open_it)
         fired = faulty.fired
         faulty.arm()
-        found = _objects(open_it())
+        found = objects_of(open_it())
         if not fired:
             assert found == expected
             assert call > 0
@@ -271,7 +268,7 @@ def test_a_failing_system_call_leaves_each_object_old_or_new(
         directory.delete_many([stat.key for stat in directory.list(ROOT)])
         _fill(directory)
         outcome, fired = _with_failure(call, operation, directory)
-        found = _objects(directory)
+        found = objects_of(directory)
         _check_old_or_new(found, expected)
         assert {
             str(path.relative_to(tmp_path / "root"))

@@ -21,8 +21,8 @@ from nczfs.tools.verify.digests import dataset_jobs, digests
 from nczfs.tools.verify.findings import Severity
 from nczfs.tools.verify.nodes import Nodes
 from nczfs.tools.verify.subject import subject_at
-from nczfs.zmap.keys import ROOT
 from nczfs.zmap.registry import open_store
+from tests.support.contents import objects_of
 
 FIELD = np.arange(7 * 10, dtype="f4").reshape(7, 10)
 TEXTS = np.array(["a", "bcd", "日本", ""], object)
@@ -149,8 +149,7 @@ def variable(dataset: nczfs.OpenDataset, path: str) -> nczfs.Variable:
 
 def objects(url: str) -> dict[str, bytes]:
     """All that a store holds."""
-    store = open_store(url)
-    return {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
+    return objects_of(open_store(url))
 
 
 def parsed(url: str) -> dict[str, object]:

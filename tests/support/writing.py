@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from nczfs.errors import NoSuchPath
-from nczfs.vfs.base import AttributeChanges, FileSystem, HandleNo, InodeNo, NodeAttributes, Opened
-from tests.support.trees import find
+from nczfs.vfs.base import (
+    AttributeChanges,
+    FileKind,
+    FileSystem,
+    HandleNo,
+    InodeNo,
+    NodeAttributes,
+    Opened,
+)
+from tests.support.trees import find, listing
 
 
 def split(fs: FileSystem, path: str) -> tuple[InodeNo, bytes]:
@@ -72,6 +81,23 @@ def unlink(fs: FileSystem, path: str) -> None:
 
 def rmdir(fs: FileSystem, path: str) -> None:
     fs.rmdir(*split(fs, path))
+
+
+def rm_r(fs: FileSystem, path: str, between: Callable[[], object] = lambda: None) -> None:
+    """As ``rm -r``, and something else after each step."""
+    empty(fs, path, between)
+    rmdir(fs, path)
+    between()
+
+
+def empty(fs: FileSystem, path: str, between: Callable[[], object] = lambda: None) -> None:
+    """As ``rm -r`` of all that a directory shows."""
+    for name, attributes in listing(fs, path).items():
+        if attributes.kind is FileKind.DIRECTORY:
+            rm_r(fs, f"{path}/{name}", between)
+        else:
+            unlink(fs, f"{path}/{name}")
+            between()
 
 
 def rename(fs: FileSystem, path: str, new_path: str, *, replace: bool = True) -> None:

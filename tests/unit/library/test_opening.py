@@ -18,9 +18,10 @@ from nczfs.errors import (
 )
 from nczfs.library.opening import MODES, open_zmap
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import ReadOnly
+from tests.support.contents import objects_of
 
 
 @pytest.fixture
@@ -45,10 +46,6 @@ def foreign() -> MemoryZMap:
     return zmap
 
 
-def content(zmap: MemoryZMap) -> dict[str, bytes]:
-    return {str(stat.key): bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_opens_or_makes_a_dataset_where_there_is_nothing(
     nothing: MemoryZMap, mode: str
@@ -56,7 +53,7 @@ def test_a_mode_opens_or_makes_a_dataset_where_there_is_nothing(
     if mode in ("r", "r+"):
         with pytest.raises(NotADataset, match="no Zarr or NCZarr group or array"):
             open_zmap(nothing, mode)
-        assert content(nothing) == {}
+        assert objects_of(nothing) == {}
     else:
         open_zmap(nothing, mode).close()
         with open_zmap(nothing) as made:
@@ -66,26 +63,26 @@ def test_a_mode_opens_or_makes_a_dataset_where_there_is_nothing(
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_keeps_or_replaces_a_dataset_that_is_there(dataset: MemoryZMap, mode: str) -> None:
-    before = content(dataset)
+    before = objects_of(dataset)
     if mode == "x":
         with pytest.raises(ObjectExists, match="something is there already"):
             open_zmap(dataset, mode)
-        assert content(dataset) == before
+        assert objects_of(dataset) == before
         return
     with open_zmap(dataset, mode) as opened:
         assert opened.attrs.get("title") == (None if mode == "w" else "old")
     if mode == "w":
-        assert not any(key.startswith("v/") for key in content(dataset))
+        assert not any(key.startswith("v/") for key in objects_of(dataset))
     else:
-        assert content(dataset) == before, "opening alone changes nothing"
+        assert objects_of(dataset) == before, "opening alone changes nothing"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_mode_touches_what_is_no_dataset(foreign: MemoryZMap, mode: str) -> None:
-    before = content(foreign)
+    before = objects_of(foreign)
     with pytest.raises((NotADataset, ObjectExists)):
         open_zmap(foreign, mode)
-    assert content(foreign) == before
+    assert objects_of(foreign) == before
 
 
 @pytest.mark.parametrize("mode", ["w", "a", "x", "r+", "r"])
@@ -117,7 +114,7 @@ def test_a_directory_is_made_where_its_parent_is(tmp_path: Path) -> None:
 
 
 def test_reading_alone_every_change_is_refused_with_the_remedy(dataset: MemoryZMap) -> None:
-    before = content(dataset)
+    before = objects_of(dataset)
     with open_zmap(dataset) as opened:
         variable = opened.variables["v"]
 
@@ -142,17 +139,17 @@ def test_reading_alone_every_change_is_refused_with_the_remedy(dataset: MemoryZM
                 NotWritable, match=r"was opened for reading; open it with mode 'r\+'"
             ):
                 change()
-    assert content(dataset) == before
+    assert objects_of(dataset) == before
 
 
 @pytest.mark.parametrize("mode", ["r+", "w", "a"])
 def test_a_store_that_refuses_writes_is_not_taken_for_one_that_has_them(
     dataset: MemoryZMap, mode: str
 ) -> None:
-    before = content(dataset)
+    before = objects_of(dataset)
     with pytest.raises(NotWritable, match="this store is read-only"):
         open_zmap(ReadOnly(dataset), mode)
-    assert content(dataset) == before
+    assert objects_of(dataset) == before
 
 
 @pytest.mark.parametrize(
@@ -210,17 +207,17 @@ def test_what_does_not_exist_is_refused_before_anything_is_made(
 def test_a_wrong_word_does_not_delete_what_is_there(
     dataset: MemoryZMap, arguments: dict[str, str]
 ) -> None:
-    before = content(dataset)
+    before = objects_of(dataset)
     with pytest.raises(UsageError):
         open_zmap(dataset, **arguments)  # type: ignore[arg-type]
-    assert content(dataset) == before
+    assert objects_of(dataset) == before
 
 
 @pytest.mark.parametrize("separator", [".", "/"])
 def test_the_separator_is_that_of_the_chunk_keys(nothing: MemoryZMap, separator: str) -> None:
     with open_zmap(nothing, "w", separator=separator) as made:
         made.create_variable("v", (4, 4), "i4", chunks=(2, 2))[...] = 1
-    assert f"v/1{separator}0" in content(nothing)
+    assert f"v/1{separator}0" in objects_of(nothing)
 
 
 def test_a_root_that_is_an_array_can_be_written(nothing: MemoryZMap) -> None:

@@ -23,7 +23,6 @@ from nczfs.errors import (
 )
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.vfs.base import FileKind
 from nczfs.vfs.datasets import removing
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
@@ -32,7 +31,7 @@ from nczfs.zmap.keys import ROOT, parse_key, parse_prefix
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.trees import exists, find, listing, read
-from tests.support.writing import mkdir, write
+from tests.support.writing import empty, mkdir, rm_r, rmdir, unlink, write
 
 _stores = itertools.count()
 
@@ -86,33 +85,6 @@ def fs(mount: Mount) -> TreeFileSystem:
     return mount()
 
 
-def split(fs: TreeFileSystem, path: str) -> tuple[int, bytes]:
-    parent, _, name = path.rpartition("/")
-    return find(fs, parent).ino, name.encode()
-
-
-def rm(fs: TreeFileSystem, path: str) -> None:
-    fs.unlink(*split(fs, path))  # type: ignore[arg-type]
-
-
-def rmdir(fs: TreeFileSystem, path: str) -> None:
-    fs.rmdir(*split(fs, path))  # type: ignore[arg-type]
-
-
-def rm_r(fs: TreeFileSystem, path: str) -> None:
-    """What ``rm -r`` does."""
-    empty(fs, path)
-    rmdir(fs, path)
-
-
-def empty(fs: TreeFileSystem, path: str) -> None:
-    for name, attributes in listing(fs, path).items():
-        if attributes.kind is FileKind.DIRECTORY:
-            rm_r(fs, f"{path}/{name}")
-        else:
-            rm(fs, f"{path}/{name}")
-
-
 def keys_of(store: ZMap, below: str = "") -> list[str]:
     return sorted(stat.key for stat in store.list(ROOT) if stat.key.startswith(below))
 
@@ -124,9 +96,9 @@ def attributes_of(store: ZMap, path: str) -> list[str]:
 
 
 PLACES = {
-    "attribute": (rm, f"{N}/v/attributes/units"),
-    "view": (rm, f"{N}/v/values.raw"),
-    "chunk": (rm, f"{N}/v/chunks/0"),
+    "attribute": (unlink, f"{N}/v/attributes/units"),
+    "view": (unlink, f"{N}/v/values.raw"),
+    "chunk": (unlink, f"{N}/v/chunks/0"),
     "chunks": (rmdir, f"{N}/v/chunks"),
     "attributes": (rmdir, f"{N}/v/attributes"),
     "variable": (rmdir, f"{N}/v"),
@@ -219,17 +191,17 @@ def test_a_view_a_chunk_and_the_directory_of_chunks_are_only_hidden(
     before = keys_of(store)
     shown = listing(fs, f"{N}/v")
     for number in (1, 0, 3):
-        rm(fs, f"{N}/v/chunks/{number}")
+        unlink(fs, f"{N}/v/chunks/{number}")
     assert list(listing(fs, f"{N}/v/chunks")) == ["2"]
     assert not exists(fs, f"{N}/v/chunks/1")
     with pytest.raises(NoSuchPath):
-        rm(fs, f"{N}/v/chunks/1")
-    rm(fs, f"{N}/v/values.npy")
+        unlink(fs, f"{N}/v/chunks/1")
+    unlink(fs, f"{N}/v/values.npy")
     assert not exists(fs, f"{N}/v/values.npy")
     assert listing(fs, f"{N}/v").keys() == shown.keys() - {"values.npy"}
     rmdir(fs, f"{N}/v/chunks")
     assert not exists(fs, f"{N}/v/chunks")
-    rm(fs, f"{N}/info.json")
+    unlink(fs, f"{N}/info.json")
     assert not exists(fs, f"{N}/info.json")
     assert keys_of(store) == before
     assert read(fs, f"{N}/v/values.raw") == np.arange(4, dtype="f4").tobytes()
@@ -253,7 +225,7 @@ def test_a_removed_file_that_is_made_again_is_written(
     """SEMANTICS W14."""
     fs = mount(views=views)
     before = read(fs, f"{N}/{name}")
-    rm(fs, f"{N}/{name}")
+    unlink(fs, f"{N}/{name}")
     write(fs, f"{N}/{name}", before.replace(old, new))
     assert new in read(fs, f"{N}/{name}")
     above, _, base = f"{N}/{name}".rpartition("/")
@@ -266,7 +238,7 @@ def test_a_removed_chunk_that_is_made_again_is_written(fs: TreeFileSystem, store
     """SEMANTICS W14."""
     new = np.array([9], dtype="f4").tobytes()
     for number in range(4):
-        rm(fs, f"{N}/v/chunks/{number}")
+        unlink(fs, f"{N}/v/chunks/{number}")
     write(fs, f"{N}/v/chunks/2", new)
     assert list(listing(fs, f"{N}/v/chunks")) == ["2"]
     assert read(fs, f"{N}/v/chunks/2") == new
@@ -278,7 +250,7 @@ def test_a_removed_chunk_that_is_made_again_is_written(fs: TreeFileSystem, store
 def test_a_removed_file_that_cannot_be_written_is_not_made_again(fs: TreeFileSystem) -> None:
     """SEMANTICS W14."""
     for name in ("v/v.nc", "v/chunks/1"):
-        rm(fs, f"{N}/{name}")
+        unlink(fs, f"{N}/{name}")
     for name in ("v/v.nc", "v/chunks/4", "v/other"):
         with pytest.raises(NotPermitted):
             write(fs, f"{N}/{name}", b"x")
@@ -288,20 +260,20 @@ def test_a_removed_file_that_cannot_be_written_is_not_made_again(fs: TreeFileSys
 
 def test_what_is_hidden_is_shown_by_the_next_mount(mount: Mount) -> None:
     """SEMANTICS W14."""
-    rm(mount(), f"{N}/v/values.npy")
+    unlink(mount(), f"{N}/v/values.npy")
     assert exists(mount(), f"{N}/v/values.npy")
 
 
 def test_a_change_through_objects_shows_it_again(fs: TreeFileSystem) -> None:
     """SEMANTICS W14."""
-    rm(fs, f"{N}/v/values.npy")
-    rm(fs, "objects/d/n.zarr/v/3")
+    unlink(fs, f"{N}/v/values.npy")
+    unlink(fs, "objects/d/n.zarr/v/3")
     assert exists(fs, f"{N}/v/values.npy")
 
 
 def test_an_attribute_is_gone_at_once_and_stored_at_fsync(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS W15."""
-    rm(fs, f"{N}/v/attributes/units")
+    unlink(fs, f"{N}/v/attributes/units")
     assert not exists(fs, f"{N}/v/attributes/units")
     assert list(listing(fs, f"{N}/v/attributes")) == ["long_name"]
     assert attributes_of(store, "v") == ["units", "long_name"]
@@ -317,8 +289,8 @@ def test_an_attribute_is_stored_by_sync_and_at_unmounting(
 ) -> None:
     """SEMANTICS W15."""
     fs = mount()
-    rm(fs, f"{N}/v/attributes/units")
-    rm(fs, f"{N}/attributes/title")
+    unlink(fs, f"{N}/v/attributes/units")
+    unlink(fs, f"{N}/attributes/title")
     if ending == "directory":
         fs.fsyncdir(fs.opendir(find(fs, N).ino))
     else:
@@ -347,12 +319,12 @@ def test_an_attribute_is_stored_after_a_while(
 
     monkeypatch.setattr(threading, "Timer", Timer)
     fs = mount()
-    rm(fs, f"{N}/v/attributes/units")
-    rm(fs, f"{N}/v/attributes/long_name")
+    unlink(fs, f"{N}/v/attributes/units")
+    unlink(fs, f"{N}/v/attributes/long_name")
     ((_, action),) = timers
     action()
     assert attributes_of(store, "v") == []
-    rm(fs, f"{N}/w/attributes/units")
+    unlink(fs, f"{N}/w/attributes/units")
     assert len(timers) == 2
 
 
@@ -395,12 +367,12 @@ def test_a_node_of_which_something_is_shown_stays(fs: TreeFileSystem, store: ZMa
         with pytest.raises(DirectoryNotEmpty):
             rmdir(fs, path)
     with pytest.raises(IsADirectory):
-        rm(fs, f"{N}/v")
+        unlink(fs, f"{N}/v")
     with pytest.raises(NotADirectory):
         rmdir(fs, f"{N}/v/values.raw")
     for name in (f"{N}/nosuch", f"{N}/v/nosuch"):
         with pytest.raises(NoSuchPath):
-            rm(fs, name)
+            unlink(fs, name)
         with pytest.raises(NoSuchPath):
             rmdir(fs, name)
     assert keys_of(store) == before
@@ -408,8 +380,8 @@ def test_a_node_of_which_something_is_shown_stays(fs: TreeFileSystem, store: ZMa
 
 def test_a_group_goes_after_its_members(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS W16."""
-    rm(fs, f"{N}/g/info.json")
-    rm(fs, f"{N}/g/g.cdl")
+    unlink(fs, f"{N}/g/info.json")
+    unlink(fs, f"{N}/g/g.cdl")
     rmdir(fs, f"{N}/g/attributes")
     with pytest.raises(DirectoryNotEmpty):
         rmdir(fs, f"{N}/g")
@@ -577,7 +549,7 @@ def test_open_files_of_what_was_removed_are_stale(
 def test_an_open_attribute_does_not_bring_itself_back(fs: TreeFileSystem, store: ZMap) -> None:
     """SEMANTICS W17."""
     units = fs.open(find(fs, f"{N}/v/attributes/units").ino, os.O_RDWR).handle
-    rm(fs, f"{N}/v/attributes/units")
+    unlink(fs, f"{N}/v/attributes/units")
     fs.write(units, 0, b"m")
     with pytest.raises(StaleHandle):
         fs.flush(units)

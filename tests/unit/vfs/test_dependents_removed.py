@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import nczfs
-from nczfs.vfs.base import FileKind
 from nczfs.vfs.datasets import removing
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from tests.support.dependents import write_dependents_sample
-from tests.support.trees import exists, find, listing
+from tests.support.trees import exists, listing
+from tests.support.writing import rm_r, unlink
 
 T = "datasets/d.zarr/t"
 HIDDEN = ("attributes/dependent-arrays", "mask/attributes/flag_meanings", "q/attributes/units")
@@ -27,24 +27,6 @@ def fs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TreeFileSyst
     fs = mount_tree(str(tmp_path), None, VfsOptions(read_only=False, allow_delete=True))
     yield fs
     fs.close()
-
-
-def rm(fs: TreeFileSystem, path: str) -> None:
-    parent, _, name = path.rpartition("/")
-    fs.unlink(find(fs, parent).ino, name.encode())
-
-
-def rm_r(fs: TreeFileSystem, path: str, between: Callable[[], None]) -> None:
-    """What ``rm -r`` does, and something else after each step."""
-    for name, attributes in listing(fs, path).items():
-        if attributes.kind is FileKind.DIRECTORY:
-            rm_r(fs, f"{path}/{name}", between)
-        else:
-            rm(fs, f"{path}/{name}")
-            between()
-    parent, _, name = path.rpartition("/")
-    fs.rmdir(find(fs, parent).ino, name.encode())
-    between()
 
 
 def test_a_primary_goes_whatever_is_stored_meanwhile(fs: TreeFileSystem, tmp_path: Path) -> None:
@@ -61,7 +43,7 @@ def test_such_an_attribute_is_only_hidden(fs: TreeFileSystem, tmp_path: Path, na
     """SEMANTICS D27."""
     document = tmp_path / "d.zarr/t/zarr.json"
     before = document.read_bytes()
-    rm(fs, f"{T}/{name}")
+    unlink(fs, f"{T}/{name}")
     assert not exists(fs, f"{T}/{name}")
     assert name.rpartition("/")[2] not in listing(fs, f"{T}/{name}".rpartition("/")[0])
     fs.sync()

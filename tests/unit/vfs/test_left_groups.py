@@ -11,17 +11,17 @@ from nczfs.engine.options import EngineOptions
 from nczfs.errors import DirectoryNotEmpty, NameTaken, PathExists
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Faulty
-from nczfs.vfs.base import FileKind
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, parse_key, parse_prefix
+from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.registry import open_store
 from nczfs.zmap.wrappers import Prefixed
 from nczfs.zom import GroupV2, dumps
+from tests.support.contents import objects_of
 from tests.support.trees import exists, listing
-from tests.support.writing import mkdir, rmdir, unlink, write
+from tests.support.writing import mkdir, rm_r, rmdir, write
 
 _stores = itertools.count()
 
@@ -30,10 +30,6 @@ NONE: Mapping[str, int] = {}
 LISTING = ("nczarr-L1", "nczarr-L2l", "nczarr-L3")
 GROUP = "datasets/n.zarr/v"
 MORE = b'{"zarr_format": 2, "more": 1}'
-
-
-def documents(zmap: ZMap) -> dict[str, bytes]:
-    return {str(stat.key): bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
 
 
 def states(
@@ -54,11 +50,11 @@ def states(
 
     def note(operation: str, _key: str) -> None:
         if operation == "write":
-            found.append(documents(memory))
+            found.append(objects_of(memory))
 
     with open_zmap(Faulty(memory, before_call=note), "r+") as root:
         root.create_group(path, attributes)
-    return [*found, documents(memory)]
+    return [*found, objects_of(memory)]
 
 
 def stored(state: Mapping[str, bytes]) -> tuple[str, ZMap]:
@@ -68,18 +64,6 @@ def stored(state: Mapping[str, bytes]) -> tuple[str, ZMap]:
     for key, data in state.items():
         zmap.write(parse_key(key), data)
     return url, zmap
-
-
-def remove_all(fs: TreeFileSystem, path: str) -> None:
-    """As ``rm -r``."""
-    for name, attributes in listing(fs, path).items():
-        if name in (".", ".."):
-            continue
-        if attributes.kind is FileKind.DIRECTORY:
-            remove_all(fs, f"{path}/{name}")
-        else:
-            unlink(fs, f"{path}/{name}")
-    rmdir(fs, path)
 
 
 def mounted(url: str, *, allow_delete: bool = False) -> TreeFileSystem:
@@ -104,7 +88,7 @@ def test_the_same_mkdir_completes_what_is_not_shown(metadata_format: str) -> Non
                     mkdir(fs, GROUP)
             else:
                 mkdir(fs, GROUP)
-                made, whole = documents(zmap).items(), several[-1].items()
+                made, whole = objects_of(zmap).items(), several[-1].items()
                 assert made <= whole
                 assert {data for _, data in whole - made} <= {b"{}"}
         finally:
@@ -144,12 +128,12 @@ def test_what_holds_only_that_can_be_removed(
             if state is whole:
                 with pytest.raises(DirectoryNotEmpty):
                     rmdir(fs, above)
-                assert documents(zmap) == state
+                assert objects_of(zmap) == state
             else:
                 rmdir(fs, above)
                 assert not exists(fs, above)
                 assert not any(
-                    key.startswith(f"{path.rpartition('/')[0]}") for key in documents(zmap)
+                    key.startswith(f"{path.rpartition('/')[0]}") for key in objects_of(zmap)
                 )
         finally:
             fs.close()
@@ -166,7 +150,7 @@ def test_a_group_in_which_there_is_more_stays(more: str) -> None:
     try:
         with pytest.raises(DirectoryNotEmpty):
             rmdir(fs, "datasets/n.zarr/g")
-        assert documents(zmap) == state
+        assert objects_of(zmap) == state
     finally:
         fs.close()
 
@@ -179,7 +163,7 @@ def test_it_is_removed_by_its_path(metadata_format: str) -> None:
         _, zmap = stored(state)
         with open_zmap(zmap, "r+") as root:
             root.editor.remove("v")
-        assert documents(zmap) == before
+        assert objects_of(zmap) == before
 
 
 @pytest.mark.parametrize("metadata_format", LISTING)
@@ -194,7 +178,7 @@ def test_a_group_that_another_client_has_finished_meanwhile_exists(metadata_form
         with pytest.raises(NameTaken):
             root.create_group("v")
         assert root._dataset.names("") == ["v"]
-    assert documents(zmap) == whole
+    assert objects_of(zmap) == whole
 
 
 @pytest.mark.parametrize("metadata_format", LISTING)
@@ -217,7 +201,7 @@ def test_the_library_completes_a_group_with_attributes(metadata_format: str) -> 
         _, zmap = stored(state)
         with open_zmap(zmap, "r+") as root:
             root.create_group("v", {"a": 1})
-        assert documents(zmap) == whole
+        assert objects_of(zmap) == whole
 
 
 def test_a_zom_json_completes_a_group_with_attributes() -> None:
@@ -232,7 +216,7 @@ def test_a_zom_json_completes_a_group_with_attributes() -> None:
             assert listing(fs, GROUP).keys() >= {"attributes"}
         finally:
             fs.close()
-        assert documents(zmap) == whole
+        assert objects_of(zmap) == whole
 
 
 def test_attributes_that_no_group_has_are_shown_and_can_be_removed() -> None:
@@ -244,9 +228,9 @@ def test_attributes_that_no_group_has_are_shown_and_can_be_removed() -> None:
         assert exists(fs, f"{GROUP}/attributes/a")
         with pytest.raises(PathExists):
             mkdir(fs, GROUP)
-        remove_all(fs, GROUP)
+        rm_r(fs, GROUP)
         assert not exists(fs, GROUP)
         mkdir(fs, GROUP)
     finally:
         fs.close()
-    assert "v/.zgroup" in documents(zmap)
+    assert "v/.zgroup" in objects_of(zmap)

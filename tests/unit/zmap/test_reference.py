@@ -30,6 +30,7 @@ from nczfs.zmap.reference_targets import Targets
 from nczfs.zmap.registry import StoreOptions, around, open_store
 from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
+from tests.support.contents import objects_of
 from tests.support.scripted import Asked, Reply, serving
 
 DATA = bytes(range(200))
@@ -54,10 +55,6 @@ def write(place: Path, document: object) -> str:
 
 def opened(place: Path, document: object, **options: Any) -> ZMap:
     return open_store(write(place, document), StoreOptions(**options))
-
-
-def content(zmap: ZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
 
 
 DOCUMENT = {
@@ -87,7 +84,7 @@ VALUES = {
 )
 def test_a_document_of_each_version_reads_as_it_says(place: Path, document: object) -> None:
     zmap = opened(place, document)
-    assert content(zmap) == VALUES
+    assert objects_of(zmap) == VALUES
     assert {stat.key: stat.size for stat in zmap.list(ROOT)} == {
         key: len(data) for key, data in VALUES.items()
     }
@@ -123,7 +120,7 @@ TEMPLATED = {
 
 
 def test_templates_and_generated_references_are_expanded(place: Path) -> None:
-    assert content(opened(place, TEMPLATED)) == {
+    assert objects_of(opened(place, TEMPLATED)) == {
         "a": DATA[3:7],
         "b": DATA[:2],
         "c": b"more",
@@ -142,7 +139,7 @@ def test_what_fsspec_reads_is_what_is_read(place: Path) -> None:
         if key != "x/4"  # of size 0, which fsspec takes for all of the file
     }
     file_system = fsspec.filesystem("reference", fo={"version": 1, "refs": absolute})
-    for key, data in content(opened(place, {"version": 1, "refs": absolute})).items():
+    for key, data in objects_of(opened(place, {"version": 1, "refs": absolute})).items():
         read = file_system.cat(key)
         assert (json.loads(read) if key == ".zgroup" else read) == (
             json.loads(data) if key == ".zgroup" else data
@@ -242,7 +239,7 @@ def test_keys_that_are_none_are_left_out_and_of_two_the_last_counts(
 ) -> None:
     expected_warnings.add("left out 2 references")
     zmap = opened(place, '{"../up": "x", "a//b": "x", "a": "one", "a": "two"}')
-    assert content(zmap) == {"a": b"two"}
+    assert objects_of(zmap) == {"a": b"two"}
 
 
 @pytest.mark.parametrize(

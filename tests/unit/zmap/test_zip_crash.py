@@ -26,13 +26,14 @@ import pytest
 from nczfs.buffers import Buffer
 from nczfs.errors import Conflict, CorruptStore, NoSpace, StoreError, Unavailable
 from nczfs.testing.archives import zipped
-from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.keys import Key
 from nczfs.zmap.zip import disk
 from nczfs.zmap.zip.creating import create_archive
 from nczfs.zmap.zip.growing import Commit
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
 from nczfs.zmap.zip.tail import HEADER_BYTES, SUFFIX
 from tests.conftest import ExpectedWarnings
+from tests.support.contents import objects_of
 
 BOTH = pytest.mark.parametrize("commit", list(Commit))
 OLD = {"a": b"old a", "b": b"old b", "gone": b"old"}
@@ -75,15 +76,11 @@ def change(zmap: LocalZipZMap) -> None:
     zmap.write(Key("c/d"), NEW["c/d"])
 
 
-def objects(zmap: LocalZipZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 def content(path: Path, *, read_only: bool) -> dict[str, bytes]:
     """What nczfs finds in an archive."""
     zmap = LocalZipZMap(path, read_only=read_only)
     try:
-        return objects(zmap)
+        return objects_of(zmap)
     finally:
         zmap.close()
 
@@ -225,7 +222,7 @@ def test_a_kill_at_any_byte_leaves_the_old_or_the_new_archive(
         assert unwritten in (OLD, NEW)
         assert {name: bytearray((path.parent / name).read_bytes()) for name in files} == files
         zmap = LocalZipZMap(path)
-        found = objects(zmap)
+        found = objects_of(zmap)
         assert found in ([NEW] if unwritten == NEW else [OLD, NEW])
         assert content_of_zipfile(path) == found
         if len(seen) % 16 == 0:
@@ -307,7 +304,7 @@ def test_an_archive_that_another_program_changed_meanwhile_is_left_alone(
     changed = path.read_bytes()
     assert content(path, read_only=True) == OLD | {"foreign": b"foreign"}
     zmap = LocalZipZMap(path)
-    assert objects(zmap) == OLD | {"foreign": b"foreign"}
+    assert objects_of(zmap) == OLD | {"foreign": b"foreign"}
     with pytest.raises(Conflict, match="remove that file"):
         zmap.write(Key("a"), b"")
     zmap.close()
@@ -396,7 +393,7 @@ def test_a_failing_disk_loses_nothing_that_was_flushed(
             zmap.flush()
         except error:
             outcome = "failed"
-        assert objects(zmap) == expected
+        assert objects_of(zmap) == expected
         try:
             zmap.flush()
             zmap.close()

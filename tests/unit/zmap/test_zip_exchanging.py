@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from nczfs.errors import NoSuchObject, StoreError
-from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.zip.creating import create_archive
 from nczfs.zmap.zip.growing import GrowingArchive
 from nczfs.zmap.zip.local import LocalZipOptions, LocalZipZMap
+from tests.support.contents import objects_of
 
 OLD = {"group/a": b"old", "group/b/c": b"old", "other": b"kept"}
 NEW = {"group/b/d": b"new", "other": b"kept"}
@@ -35,10 +36,6 @@ def members(path: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def seen(zmap: LocalZipZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 def test_the_exchange_is_one_commit(path: Path) -> None:
     zmap = LocalZipZMap(path)
     with zmap.aside(Prefix("group"), "x") as aside:
@@ -47,7 +44,7 @@ def test_the_exchange_is_one_commit(path: Path) -> None:
         zmap.flush()
         assert members(path) == {**OLD, "written": b"meanwhile"}
         aside.exchange()
-        assert members(path) == seen(zmap) == {**NEW, "written": b"meanwhile"}
+        assert members(path) == objects_of(zmap) == {**NEW, "written": b"meanwhile"}
     zmap.close()
     assert members(path) == {**NEW, "written": b"meanwhile"}
 
@@ -57,7 +54,7 @@ def test_what_is_given_up_leaves_the_archive_as_it_was(path: Path) -> None:
     zmap = LocalZipZMap(path)
     with zmap.aside(Prefix("group")) as aside:
         zmap.write(Key(f"{aside.prefix}/b/d"), b"new")
-    assert seen(zmap) == OLD
+    assert objects_of(zmap) == OLD
     zmap.close()
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["a.zip"]
@@ -89,9 +86,9 @@ def test_an_exchange_that_cannot_be_stored_changes_nothing_and_can_be_repeated(
             patched.setattr(GrowingArchive, "_append", refuse)
             with pytest.raises(StoreError):
                 aside.exchange()
-        assert members(path) == seen(zmap) == OLD
+        assert members(path) == objects_of(zmap) == OLD
         aside.exchange()
-    assert seen(zmap) == NEW
+    assert objects_of(zmap) == NEW
     zmap.close()
     assert members(path) == NEW
 
@@ -126,5 +123,5 @@ def test_an_archive_that_is_written_once_and_a_missing_prefix_are_not_replaced(p
         pass
     with zmap.aside(Prefix("group"), "never made") as aside, pytest.raises(NoSuchObject):
         aside.exchange()
-    assert seen(zmap) == OLD
+    assert objects_of(zmap) == OLD
     zmap.close()

@@ -16,12 +16,13 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory.store import DirectoryZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zom import ArrayV2, GroupV2, GroupV3, Node, from_flat, to_flat, to_v3
 from nczfs.zom.creation import create_in
 from nczfs.zom.declaring import NAMED_MAX, declare, declared
 from nczfs.zom.stored import read_stored
+from tests.support.contents import objects_of
 
 X = ArrayV2((4,), (2,), "<i4", attributes={"units": "m"})
 TREE = GroupV2({"g": GroupV2({"x": X}), "x": X}, {"t": 1, "old": 1})
@@ -50,10 +51,6 @@ def stored(zmap: ZMap) -> Node:
     return found.node
 
 
-def content(zmap: ZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 @pytest.fixture(params=[2, 3])
 def version(request: pytest.FixtureRequest) -> int:
     found: int = request.param
@@ -73,11 +70,11 @@ def test_members_whose_names_the_store_cannot_have_are_refused_before_anything_i
     tmp_path: Path,
 ) -> None:
     create_in(DirectoryZMap(tmp_path), TREE)
-    before = content(DirectoryZMap(tmp_path))
+    before = objects_of(DirectoryZMap(tmp_path))
     more = replace(TREE, members={**(TREE.members or {}), "new": X, "n" * 300: X})
     with pytest.raises(NotWritable, match="a name of 300 bytes"):
         made(DirectoryZMap(tmp_path), more)
-    assert content(DirectoryZMap(tmp_path)) == before
+    assert objects_of(DirectoryZMap(tmp_path)) == before
 
 
 def test_attributes_change_and_members_come(version: int) -> None:
@@ -139,12 +136,12 @@ def test_anything_else_is_refused_by_its_place(node: Group, pointers: list[str])
     """SEMANTICS D34."""
     zmap = MemoryZMap()
     create_in(zmap, TREE)
-    before = content(zmap)
+    before = objects_of(zmap)
     with pytest.raises(NotWritable) as error:
         made(zmap, node)
     places = ", ".join(map(repr, pointers))
     assert str(error.value).startswith(f"{places}: only attributes can change")
-    assert content(zmap) == before
+    assert objects_of(zmap) == before
 
 
 def test_a_refusal_names_some_places_and_counts_the_others() -> None:
@@ -156,10 +153,10 @@ def test_a_refusal_names_some_places_and_counts_the_others() -> None:
 
 
 def refusal(zmap: ZMap, node: Node, path: str = "") -> str:
-    before = content(zmap)
+    before = objects_of(zmap)
     with pytest.raises(NotWritable) as error:
         made(zmap, node, path)
-    assert content(zmap) == before
+    assert objects_of(zmap) == before
     return str(error.value)
 
 

@@ -27,7 +27,7 @@ from nczfs.formats.zom.nodes import group_of
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import Features, ZMap
-from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zom import (
     ArrayV2,
@@ -46,6 +46,7 @@ from nczfs.zom import stored as stored_module
 from nczfs.zom.creation import create_in
 from nczfs.zom.stored import read_stored
 from tests.conftest import ExpectedWarnings
+from tests.support.contents import objects_of
 from tests.support.servers import S3Server
 from tests.support.zom import nodes
 
@@ -58,10 +59,6 @@ def stored(zmap: ZMap, **options: Any) -> StoredHierarchy:
         return read_stored(dataset.engine_dataset, **options)
 
 
-def objects(zmap: ZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(nodes())
 def test_what_was_made_is_what_a_store_holds(node: Node) -> None:
@@ -70,9 +67,9 @@ def test_what_was_made_is_what_a_store_holds(node: Node) -> None:
     zmap = MemoryZMap()
     create_in(zmap, node)
     assert stored(zmap) == StoredHierarchy(node)
-    before = objects(zmap)
+    before = objects_of(zmap)
     assert create_in(zmap, node) == 0
-    assert objects(zmap) == before
+    assert objects_of(zmap) == before
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.zip"])
@@ -169,7 +166,7 @@ def test_a_failure_at_any_write_leaves_a_valid_part(tree: Node) -> None:
             try:
                 part = stored(inner)
             except NotADataset:
-                assert all(not key.endswith((".zarray", "zarr.json")) for key in objects(inner))
+                assert all(not key.endswith((".zarray", "zarr.json")) for key in objects_of(inner))
                 continue
             assert not part.problems
             wanted = dict(walk(tree))
@@ -232,7 +229,7 @@ def test_consolidated_metadata_are_enough_if_asked_for(version: int) -> None:
         root.create_group("g").create_variable("x", (), dtype="i4")
     whole = stored(zmap)
     assert stored(zmap, is_consolidated=True) == whole
-    for key in [key for key in objects(zmap) if key.startswith("g/")]:
+    for key in [key for key in objects_of(zmap) if key.startswith("g/")]:
         zmap.delete(Key(key))
     assert stored(zmap, is_consolidated=True) == whole
     assert stored(zmap).node != whole.node
@@ -264,7 +261,7 @@ def test_a_member_called_members_has_its_name_again_in_the_store() -> None:
     assert node.others == {"_members": {"must_understand": False}}
     other = MemoryZMap()
     create_in(other, node)
-    assert json.loads(objects(other)["zarr.json"]) == document | {"attributes": {}}
+    assert json.loads(objects_of(other)["zarr.json"]) == document | {"attributes": {}}
 
 
 class Far(Faulty):
@@ -291,7 +288,7 @@ def test_each_document_is_requested_once_and_each_group_listed_once(
         assert read_stored(dataset.engine_dataset).node == tree
     below_root = [key for operation, key in asked if operation == "read" and "/" in key]
     groups = [key for operation, key in asked if operation == "search"]
-    documents = {key for key in objects(inner) if "/" in key} - {"x/0"}
+    documents = {key for key in objects_of(inner) if "/" in key} - {"x/0"}
     assert documents <= set(below_root)
     assert len(below_root) == len(set(below_root))
     assert sorted(groups) in (["", "empty", "g", "g/h"], ["empty", "g", "g/h"])

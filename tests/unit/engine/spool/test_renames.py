@@ -14,8 +14,9 @@ from nczfs.engine.spool.renames import UnfinishedRename, noted
 from nczfs.engine.spool.space import SUFFIX, Spool
 from nczfs.errors import Conflict, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
-from nczfs.zmap.keys import ROOT, Key, Prefix
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.contents import objects_of
 
 OLD = {"a/x": b"1", "a/y/z": b"2", "other": b"3"}
 NEW = {"b/x": b"1", "b/y/z": b"2", "other": b"3"}
@@ -32,10 +33,6 @@ def store() -> MemoryZMap:
 def begun() -> UnfinishedRename:
     """A rename that is under way from now on."""
     return UnfinishedRename(**heading("memory://s", "a", "it was not completed"), goal=Prefix("b"))
-
-
-def content(store: MemoryZMap) -> dict[str, bytes]:
-    return {stat.key: bytes(store.read(stat.key).data) for stat in store.list(ROOT)}
 
 
 def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
@@ -65,7 +62,7 @@ def test_a_rename_is_ended_from_wherever_it_stopped(
     for name in deleted if len(done) == 2 else []:
         store.delete(Key(f"a/{name}"))
     begun().end(store)
-    assert content(store) == NEW
+    assert objects_of(store) == NEW
 
 
 def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
@@ -76,12 +73,12 @@ def test_a_failure_while_it_is_ended_loses_nothing(store: MemoryZMap) -> None:
         try:
             entry.end(faulty)
         except Unavailable:
-            found = content(store)
+            found = objects_of(store)
             assert {found.get(f"a/{n}", found.get(f"b/{n}")) for n in ("x", "y/z")} == {b"1", b"2"}
         else:
             break
     assert call > 3
-    assert content(store) == NEW
+    assert objects_of(store) == NEW
 
 
 def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_force(
@@ -94,11 +91,11 @@ def test_what_is_newer_than_the_rename_is_neither_moved_nor_replaced_but_by_forc
     store.write(Key("b/x"), b"5")
     with pytest.raises(SpoolError, match=r"a: 2 objects stay there: .*; --force moves them to b"):
         entry.end(store)
-    assert content(store) == {
+    assert objects_of(store) == {
         "a/x": b"1", "a/new": b"4", "b/x": b"5", "b/y/z": b"2", "other": b"3"
     }  # fmt: skip
     entry.end(store, force=True)
-    assert content(store) == NEW | {"b/new": b"4"}
+    assert objects_of(store) == NEW | {"b/new": b"4"}
 
 
 def test_what_is_stored_below_the_old_name_after_the_copy_stays_there(store: MemoryZMap) -> None:
@@ -111,7 +108,7 @@ def test_what_is_stored_below_the_old_name_after_the_copy_stays_there(store: Mem
 
     with pytest.raises(SpoolError, match="a: 1 objects stay there: a/x is newer than the rename"):
         entry.end(Faulty(store, before_call=write))
-    assert content(store) == NEW | {"a/x": b"new"}
+    assert objects_of(store) == NEW | {"a/x": b"new"}
 
 
 def test_what_another_client_removes_meanwhile_keeps_nothing_else_under_the_old_name(
@@ -124,7 +121,7 @@ def test_what_another_client_removes_meanwhile_keeps_nothing_else_under_the_old_
             store.delete(Key("a/x"))
 
     begun().end(Faulty(store, before_call=delete))
-    assert content(store) == NEW
+    assert objects_of(store) == NEW
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -143,7 +140,7 @@ def test_what_another_client_stores_under_a_new_name_meanwhile_is_not_overwritte
 
     with pytest.raises(Conflict):
         entry.end(Faulty(store, before_call=write), force=force)
-    assert content(store) == OLD | {"b/x": b"theirs", "b/y/z": b"theirs"}
+    assert objects_of(store) == OLD | {"b/x": b"theirs", "b/y/z": b"theirs"}
 
 
 @pytest.mark.parametrize("other", [b"5", b"another length"])
@@ -176,7 +173,7 @@ def test_markers_of_directories_move_with_what_is_below() -> None:
     store = Marked("a", "a/empty/deep", "other")
     store.write(Key("a/x"), b"1")
     begun().end(store)
-    assert content(store) == {"b/x": b"1"}
+    assert objects_of(store) == {"b/x": b"1"}
     assert store.marked == {"b", "b/empty/deep", "other"}
 
 
@@ -185,7 +182,7 @@ def test_a_copy_that_was_made_before_is_known_by_its_bytes(store: MemoryZMap) ->
     copies = {key: store.write(Key(key), data) for key, data in NEW.items()}
     entry.end(store)
     assert {key: store.stat(Key(key)).version for key in NEW} == copies
-    assert content(store) == NEW
+    assert objects_of(store) == NEW
 
 
 @pytest.mark.parametrize(

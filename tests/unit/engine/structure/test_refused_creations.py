@@ -13,8 +13,9 @@ from nczfs.library.api import Group, OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.contents import objects_of
 
 LISTS = {"nczarr-L1": (4, ".nczgroup"), "nczarr-L2l": (2, ".zgroup"), "nczarr-L3": (2, ".zattrs")}
 """How many documents of a group with attributes precede the list of the root, and its key."""
@@ -22,10 +23,6 @@ LISTS = {"nczarr-L1": (4, ".nczgroup"), "nczarr-L2l": (2, ".zgroup"), "nczarr-L3
 LISTING = tuple(LISTS)
 ALL = (*LISTING, "zarr2", "zarr3")
 WRITES = frozenset({"write"})
-
-
-def documents(zmap: ZMap) -> dict[str, bytes]:
-    return {str(stat.key): bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
 
 
 def found_below(node: Group) -> Iterator[str]:
@@ -38,7 +35,7 @@ def found_below(node: Group) -> Iterator[str]:
 
 
 def check_all_is_found(zmap: ZMap) -> None:
-    places = {key.rpartition("/")[0] for key in documents(zmap)}
+    places = {key.rpartition("/")[0] for key in objects_of(zmap)}
     with open_zmap(zmap) as root:
         assert {path.strip("/") for path in found_below(root)} == places - {""}
 
@@ -68,7 +65,7 @@ def test_nothing_is_left_whichever_document_is_refused(
     for failing in itertools.count():
         memory = MemoryZMap()
         open_zmap(memory, "w", format=metadata_format).close()
-        before, faulty = documents(memory), Faulty(memory)
+        before, faulty = objects_of(memory), Faulty(memory)
         with open_zmap(faulty, "r+") as root:
             make(root)
             faulty.arm(Fault(failing, AccessDenied, operations=WRITES))
@@ -78,9 +75,9 @@ def test_nothing_is_left_whichever_document_is_refused(
                 break
             root.sync()
             assert root._dataset.edits.pending() == []
-            assert make is hierarchy or documents(memory) == before
+            assert make is hierarchy or objects_of(memory) == before
             check_all_is_found(memory)
-            if documents(memory) == before:
+            if objects_of(memory) == before:
                 make(root)
         check_all_is_found(memory)
     assert failing
@@ -107,35 +104,13 @@ def test_a_list_that_has_the_name_already_keeps_the_node(metadata_format: str) -
         assert root.problems == ()
         assert [*root.groups] == ["v"]
         assert root["v"].attrs["a"] == 1
-    assert not any(key.startswith("w/") for key in documents(memory))
+    assert not any(key.startswith("w/") for key in objects_of(memory))
 
 
-@pytest.mark.parametrize("metadata_format", LISTING)
-def test_a_node_that_another_client_lists_meanwhile_stays(metadata_format: str) -> None:
-    memory, whole = MemoryZMap(), MemoryZMap()
-    open_zmap(memory, "w", format=metadata_format).close()
-    with open_zmap(whole, "w", format=metadata_format) as root:
-        group(root)
-    number, last = LISTS[metadata_format]
-
-    def others_write(operation: str, key: str) -> None:
-        if (operation, key) == ("write", last):
-            memory.write(parse_key(last), documents(whole)[last])
-
-    faulty = Faulty(memory, before_call=others_write)
-    with open_zmap(faulty, "r+") as root:
-        group(root)
-        faulty.arm(Fault(number, AccessDenied, operations=WRITES))
-        with pytest.raises(AccessDenied):
-            root.sync()
-    assert documents(memory) == documents(whole)
-
-
-@pytest.mark.parametrize("metadata_format", LISTING)
-def test_what_another_client_has_changed_stays(metadata_format: str) -> None:
-    memory = MemoryZMap()
-    open_zmap(memory, "w", format=metadata_format).close()
-    theirs: Mapping[str, bytes] = {"v/.zattrs": b'{"theirs": 1}'}
+def refuse_a_list_that_others_changed(
+    memory: MemoryZMap, metadata_format: str, theirs: Mapping[str, bytes]
+) -> None:
+    """Make a group; before its name is refused, another client stores documents."""
     number, last = LISTS[metadata_format]
 
     def others_write(operation: str, key: str) -> None:
@@ -149,7 +124,26 @@ def test_what_another_client_has_changed_stays(metadata_format: str) -> None:
         faulty.arm(Fault(number, AccessDenied, operations=WRITES))
         with pytest.raises(AccessDenied):
             root.sync()
-    assert documents(memory).items() >= theirs.items()
+
+
+@pytest.mark.parametrize("metadata_format", LISTING)
+def test_a_node_that_another_client_lists_meanwhile_stays(metadata_format: str) -> None:
+    memory, whole = MemoryZMap(), MemoryZMap()
+    open_zmap(memory, "w", format=metadata_format).close()
+    with open_zmap(whole, "w", format=metadata_format) as root:
+        group(root)
+    _, last = LISTS[metadata_format]
+    refuse_a_list_that_others_changed(memory, metadata_format, {last: objects_of(whole)[last]})
+    assert objects_of(memory) == objects_of(whole)
+
+
+@pytest.mark.parametrize("metadata_format", LISTING)
+def test_what_another_client_has_changed_stays(metadata_format: str) -> None:
+    memory = MemoryZMap()
+    open_zmap(memory, "w", format=metadata_format).close()
+    theirs: Mapping[str, bytes] = {"v/.zattrs": b'{"theirs": 1}'}
+    refuse_a_list_that_others_changed(memory, metadata_format, theirs)
+    assert objects_of(memory).items() >= theirs.items()
 
 
 @pytest.mark.parametrize("metadata_format", ["nczarr-L2l", "nczarr-L3"])
@@ -157,14 +151,14 @@ def test_values_of_a_variable_that_no_list_has_are_told_to_be_lost(metadata_form
     memory = MemoryZMap()
     with open_zmap(memory, "w", format=metadata_format) as root:
         root.create_dimension("t", None)
-    before, faulty = documents(memory), Faulty(memory)
+    before, faulty = objects_of(memory), Faulty(memory)
     with open_zmap(faulty, "r+") as root:
         made = root.create_variable("v", ("t",), "i4")
         faulty.arm(Fault(2, AccessDenied, operations=WRITES))
         with pytest.raises(AccessDenied):
             root.sync()
-        assert documents(memory) == before
+        assert objects_of(memory) == before
         with pytest.raises(NoSuchNode):
             made[:3] = 1
         root.sync()
-    assert documents(memory) == before
+    assert objects_of(memory) == before

@@ -20,8 +20,9 @@ from nczfs.vfs.datasets.making import Making
 from nczfs.views.declaration import wanted_node
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.directory import DirectoryZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.contents import objects_of
 
 CHANGES = frozenset({"write", "delete"})
 INFO = {
@@ -43,16 +44,12 @@ def make(root: OpenDataset) -> None:
     Making(root.editor, takes_copies=True).make("v", WANTED)
 
 
-def documents(zmap: ZMap) -> dict[str, bytes]:
-    return {str(stat.key): bytes(zmap.read(stat.key).data) for stat in zmap.list(ROOT)}
-
-
 def finished(format: str) -> dict[str, bytes]:
     zmap = MemoryZMap()
     begun(zmap, format)
     with open_zmap(zmap, "r+") as root:
         make(root)
-    return documents(zmap)
+    return objects_of(zmap)
 
 
 def check_nothing_is_lost(zmap: ZMap) -> bool:
@@ -94,7 +91,7 @@ def test_a_kill_at_any_request_leaves_the_group_or_the_variable_and_the_next_cal
             make(root)
         assert check_nothing_is_lost(opened())
         with closing(opened()) as zmap:
-            assert documents(zmap) == finished(format)
+            assert objects_of(zmap) == finished(format)
         if not faulty.fired:
             break
     assert call >= (1 if format == "zarr3" else 3)
@@ -116,7 +113,7 @@ def test_whichever_request_fails_the_next_sync_completes_it(format: str, after: 
             faulty.arm()
             root.sync()
             make(root)
-        assert documents(zmap) == finished(format)
+        assert objects_of(zmap) == finished(format)
         if not has_failed:
             break
 
@@ -128,15 +125,15 @@ def test_whichever_request_is_refused_for_good_the_group_or_the_variable_is_ther
     for call in itertools.count():
         zmap = MemoryZMap()
         begun(zmap, format)
-        before = documents(zmap)
+        before = objects_of(zmap)
         faulty = Faulty(zmap, Fault(call, AccessDenied, operations=CHANGES))
         with suppress(AccessDenied), open_zmap(faulty, "r+") as root:
             make(root)
         if not check_nothing_is_lost(zmap) and format == "zarr3":
-            assert documents(zmap)["v/zarr.json"] == before["v/zarr.json"]
+            assert objects_of(zmap)["v/zarr.json"] == before["v/zarr.json"]
         with open_zmap(zmap, "r+") as root:
             make(root)
-        assert documents(zmap) == finished(format)
+        assert objects_of(zmap) == finished(format)
         if not faulty.fired:
             break
 
@@ -157,7 +154,7 @@ def test_a_store_that_removes_nothing_keeps_a_variable_that_readers_find(format:
         assert [*root.variables] == ["v"]
     with open_zmap(zmap, "r+") as root:
         make(root)
-    assert documents(zmap) == finished(format)
+    assert objects_of(zmap) == finished(format)
 
 
 @pytest.mark.parametrize("format", FORMATS.names)
@@ -188,4 +185,4 @@ def test_a_group_that_another_client_changes_meanwhile_keeps_that(format: str) -
                 assert dict(root["v"].attrs) == {"title": "t", "theirs": "s", "units": "m"}
             elif is_refused:
                 assert [*root.groups["v"].groups] == ["theirs"]
-        assert zmap.stat(parse_key(next(k for k in documents(zmap) if k.startswith("v/"))))
+        assert zmap.stat(parse_key(next(k for k in objects_of(zmap) if k.startswith("v/"))))
