@@ -321,14 +321,14 @@ class Dataset(Hierarchy):
     def moved(self, path: str, goal: str) -> None:
         """Note that a node and all below it have moved; open files follow."""
         prefix, new = self.prefix(path), self.prefix(goal)
+        self.forget_documents(goal)  # known as missing, and read there from the next line on
         self.engine.arrays.move(self._metadata.zmap, prefix, new)
         with self._arrays_lock:
             for known in [known for known in self._arrays if is_within(known, path)]:
                 variable, array = self._arrays.pop(known)
                 variable = variable.moved(path, goal)
                 self._arrays[variable.path] = variable, array
-        for changed in (path, goal):
-            self.forget_documents(changed)
+        self.forget_documents(path)
         self.edits.move(path, goal)
 
     def settled(self, path: str) -> None:

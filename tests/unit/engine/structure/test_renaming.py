@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Engine
+from nczfs.engine.metadata.hierarchy import LoadedNode
+from nczfs.engine.opennode import NodePlaces
 from nczfs.engine.structure.ownership import RENAMING
 from nczfs.errors import (
     NameTaken,
@@ -27,7 +29,7 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools.verify.findings import Finding, FindingKind, Severity
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.keys import ROOT, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.madeonce import made_once
@@ -310,6 +312,29 @@ def test_no_value_is_lost_that_is_written_while_it_is_renamed() -> None:
     with open_zmap(store) as root:
         np.testing.assert_array_equal(root.variables["four"][...], expected)
     assert not [key for key in keys_of(store) if key.startswith(("busy", "one", "two", "three"))]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_open_finds_its_node_as_soon_as_it_knows_the_new_place(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W32."""
+    found: list[LoadedNode | None] = []
+    move = NodePlaces.move
+
+    def move_and_read(places: NodePlaces, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
+        move(places, zmap, prefix, goal)
+        found.append(units.follow(dataset.load))
+
+    with opened(made(format)) as root:
+        dataset = root._dataset
+        units = dataset.open_node("g/a")
+        assert dataset.load("new/a") is None
+        monkeypatch.setattr(NodePlaces, "move", move_and_read)
+        root.editor.rename("g", "new")
+    [loaded] = found
+    assert loaded is not None
+    assert loaded.node.path == "new/a"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
