@@ -16,6 +16,10 @@ class PathLocks:
     that this concerns, without a lock: changes at and below them wait, and all others go on.
     `_lock` guards the list of holds; it is held during a change in memory, for which documents may
     be read.
+
+    Attributes
+    ----------
+    moves : how often a node has got another path; who changes it holds both.
     """
 
     def __init__(self) -> None:
@@ -23,6 +27,7 @@ class PathLocks:
         self._released = threading.Condition(self._lock)
         self._depth = 0
         self._holds: list[tuple[int, str]] = []  # the threads, and the paths that they hold
+        self.moves = 0
 
     @contextmanager
     def changing(self, place: Callable[[], str]) -> Iterator[None]:
@@ -41,6 +46,22 @@ class PathLocks:
                 yield
             finally:
                 self._depth -= 1
+
+    @contextmanager
+    def finding(self, path: str, find: Callable[[], object]) -> Iterator[None]:
+        """Change in memory, as in `changing`, a node that was found before, which may take long.
+
+        Parameters
+        ----------
+        find : raises unless the node is at the path; called again if a rename has come in between.
+        """
+        while True:
+            moves = self.moves
+            find()
+            with self.changing(lambda: path):
+                if moves == self.moves:
+                    yield
+                    return
 
     @contextmanager
     def held(self, *paths: str) -> Iterator[None]:

@@ -365,7 +365,8 @@ class Editor:
 
     def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
         """Remove an attribute if it exists. Parameters are those of `set_attribute`."""
-        self._dataset.edits.add(path, DeleteAttribute(name, array=array))
+        with self._names.finding(path, lambda: self._dataset.node(path)):
+            self._dataset.edits.add(path, DeleteAttribute(name, array=array))
 
     def grow(self, variable: Variable, shape: Sequence[int]) -> None:
         """Extend the unlimited dimensions of a variable to a shape."""
@@ -444,9 +445,9 @@ class Editor:
         if changes:
             above = parent_of(path)
             lists = bool(listing) and self._group(above).groups is not None
-            self._dataset.edits.check(path, *changes)
             listings = [(above, each) for each in listing if lists]
-            self._dataset.edits.add_together([*((path, each) for each in changes), *listings])
+            with self._names.finding(path, lambda: self._dataset.edits.check(path, *changes)):
+                self._dataset.edits.add_together([*((path, each) for each in changes), *listings])
 
     def _add_variable(
         self, variable: Variable, changes: Sequence[NodeChange], *listing: MemberChange

@@ -98,6 +98,7 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             renaming.copy_changed()
             renaming.commit()
             dataset.moved(path, goal)
+            names.moves += 1
         except BaseException:
             closed.close()
             renaming.undo()

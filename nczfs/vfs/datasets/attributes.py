@@ -137,9 +137,13 @@ class AttributesDirectory(Directory):
             return
         editor = editing.editor(self._dataset)
         array = _array_of(loaded)
-        editor.set_attribute(self._path, renamed, array)
-        editor.delete_attribute(self._path, moved.name, array)
-        editor.sync(self._path)
+
+        def store(path: str) -> None:
+            editor.set_attribute(path, renamed, array)
+            editor.delete_attribute(path, moved.name, array)
+            editor.sync(path)
+
+        self._node.follow(store)
         self._put(new_name)
         for gone in (name, new_name):
             self._refusals(gone).settle()
@@ -157,7 +161,7 @@ class AttributesDirectory(Directory):
             removing.hidden.hide(self._prefix, name)
             removing.hidden.lose(self._node.prefix)
         else:
-            removing.attribute(self._dataset, self._path, attribute.name, _array_of(loaded))
+            removing.attribute(self._dataset, self._node, attribute.name, _array_of(loaded))
         self._refusals(name).settle()
 
     def sync(self) -> None:

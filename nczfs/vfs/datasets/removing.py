@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.opennode import OpenNode
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
 from nczfs.formats.names import parent_of
@@ -52,11 +53,12 @@ class Removing:
         self._waiting: dict[Prefix, Dataset] = {}
 
     def attribute(
-        self, dataset: Dataset, path: str, name: str, array: ArrayDescription | None
+        self, dataset: Dataset, node: OpenNode, name: str, array: ArrayDescription | None
     ) -> None:
         """Remove an attribute of a node. Parameters are those of `Editor.delete_attribute`."""
-        self._editor(dataset).delete_attribute(path, name, array)
-        self.hidden.lose(dataset.prefix(path))
+        editor = self._editor(dataset)
+        node.follow(lambda path: editor.delete_attribute(path, name, array))
+        self.hidden.lose(node.prefix)
         with self._lock:
             self._waiting[dataset.root] = dataset
             if self._timer is None:

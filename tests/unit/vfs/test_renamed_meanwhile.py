@@ -1,0 +1,154 @@
+"""A rename of a group that comes between two steps of what others do with the files in it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nczfs
+from nczfs.engine.metadata.edits import Edits
+from nczfs.engine.opennode import NodePlaces
+from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.renaming import _Renaming
+from nczfs.errors import NczfsError
+from nczfs.model.dtypes import NcType
+from nczfs.model.hierarchy import Attribute
+from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.tree import VfsOptions, mount_tree
+from tests.support.copies import new_url
+from tests.support.trees import exists, find
+from tests.support.writing import close, open_file
+
+ROOT = "datasets/d.zarr"
+VALUES = np.arange(4, dtype="<i4")
+
+
+@pytest.fixture(params=["nczarr-L3", "zarr2"])
+def url(request: pytest.FixtureRequest) -> str:
+    url = new_url()
+    with nczfs.open(f"{url}/d.zarr", "w", format=request.param) as root:
+        root.create_dimension("t", None)
+        group = root.create_group("g")
+        attributes = {"units": "K", "kept": "x"}
+        group.create_variable("v", ("t",), "<i4", VALUES, chunks=(2,), attributes=attributes)
+    return url
+
+
+@pytest.fixture
+def fs(url: str) -> Iterator[TreeFileSystem]:
+    tree = mount_tree(url, options=VfsOptions(read_only=False, allow_delete=True))
+    yield tree
+    tree.close()
+
+
+def rename(fs: TreeFileSystem, old: str = "g", new: str = "new") -> None:
+    here = find(fs, ROOT).ino
+    fs.rename(here, os.fsencode(old), here, os.fsencode(new), replace=False)
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Take a step before, or after, the next call of a function. Returns what tells that it was."""
+
+    def gate(
+        owner: object, name: str, step: Callable[[], object], *, after: bool = False
+    ) -> list[str]:
+        function, taken = getattr(owner, name), list[str]()
+
+        def gated(*args: Any, **options: Any) -> Any:
+            is_next = not taken
+            taken.append(name)
+            if is_next and not after:
+                step()
+            found = function(*args, **options)
+            if is_next and after:
+                step()
+            return found
+
+        monkeypatch.setattr(owner, name, gated)
+        return taken
+
+    return gate
+
+
+def attributes_of(url: str, path: str) -> dict[str, object]:
+    with nczfs.open(f"{url}/d.zarr") as root:
+        return dict(root[path].attrs)
+
+
+def test_an_attribute_that_is_removed_does_not_come_back(
+    fs: TreeFileSystem, url: str, once: Callable[..., list[str]]
+) -> None:
+    """SEMANTICS W32."""
+    attributes = find(fs, f"{ROOT}/g/v/attributes").ino
+    taken = once(Editor, "delete_attribute", lambda: rename(fs))
+    fs.unlink(attributes, b"units")
+    assert taken
+    assert not exists(fs, f"{ROOT}/new/v/attributes/units")
+    fs.sync()
+    assert attributes_of(url, "new/v") == {"kept": "x"}
+
+
+@pytest.mark.parametrize("step", ["set_attribute", "delete_attribute", "sync"])
+def test_an_attribute_that_is_renamed_is_there_under_its_new_name(
+    fs: TreeFileSystem, url: str, once: Callable[..., list[str]], step: str
+) -> None:
+    """SEMANTICS W32."""
+    attributes = find(fs, f"{ROOT}/g/v/attributes").ino
+    taken = once(Editor, step, lambda: rename(fs))
+    fs.rename(attributes, b"units", attributes, b"unit", replace=False)
+    assert taken
+    fs.sync()
+    assert attributes_of(url, "new/v") == {"kept": "x", "unit": "K"}
+
+
+def test_nobody_else_gets_the_error_of_an_attribute_that_was_set_at_the_old_place(
+    fs: TreeFileSystem, url: str, once: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W32."""
+    store, errors = Editor.sync, list[NczfsError]()
+
+    def store_all_before(editor: Editor, *asked: str) -> None:
+        try:
+            editor._dataset.store()  # as another thread does
+        except NczfsError as error:
+            errors.append(error)
+        store(editor, *asked)
+
+    handle = open_file(fs, f"{ROOT}/g/v/attributes/units", os.O_WRONLY | os.O_TRUNC)
+    fs.write(handle, 0, b"m\n")
+    taken = once(Edits, "check", lambda: rename(fs), after=True)
+    monkeypatch.setattr(Editor, "sync", store_all_before)
+    close(fs, handle)
+    assert taken
+    assert errors == []
+    assert attributes_of(url, "new/v") == {"kept": "x", "units": "m"}
+
+
+def test_attributes_set_at_both_places_are_there(url: str, once: Callable[..., list[str]]) -> None:
+    """SEMANTICS W32: one just before what is open follows, and one by a thread that follows."""
+    with nczfs.open(f"{url}/d.zarr", "r+") as root:
+        editor, node = root.editor, root._dataset.open_node("g/v")
+
+        def set_attribute(name: str) -> None:
+            attribute = Attribute(name, NcType.INT, (1,))
+            node.follow(lambda path: editor.set_attribute(path, attribute))
+
+        other = threading.Thread(target=set_attribute, args=("second",))
+
+        def begin() -> None:
+            other.start()
+            other.join(0.2)  # unless it waits
+
+        taken = once(_Renaming, "commit", lambda: set_attribute("first"))
+        taken_too = once(NodePlaces, "move", begin, after=True)
+        editor.rename("g", "new")
+        other.join()
+        assert taken
+        assert taken_too
+    assert {"first", "second"} <= attributes_of(url, "new/v").keys()
