@@ -47,7 +47,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.model.overlaps import Overlap
 from nczfs.zmap.base import ZMap
 from nczfs.zmap.guarded import Guarded
-from nczfs.zmap.keys import Key, Prefix, is_within, join, relative
+from nczfs.zmap.keys import Key, Prefix, is_within, join, moved, relative
 
 log = logging.getLogger(__name__)
 
@@ -322,18 +322,19 @@ class Dataset(Hierarchy):
         """Note that a node and all below it have moved; open files follow."""
         prefix, new = self.prefix(path), self.prefix(goal)
         self.forget_documents(goal)  # known as missing, and read there from the next line on
-        self.engine.arrays.move(self._metadata.zmap, prefix, new)
-        with self._arrays_lock:
+        with self._arrays_lock:  # or an array is described at the old place, and moved without it
+            self.engine.arrays.move(self._metadata.zmap, prefix, new)
             for known in [known for known in self._arrays if is_within(known, path)]:
                 variable, array = self._arrays.pop(known)
-                variable = variable.moved(path, goal)
-                self._arrays[variable.path] = variable, array
+                self._arrays[moved(known, path, goal)] = variable.moved(path, goal), array
         self.forget_documents(path)
         self.edits.move(path, goal)
 
     def settled(self, path: str) -> None:
         """Note that nothing is left where a node was that has moved."""
-        self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
+        with self._arrays_lock:  # those described at the old place since have moved, too
+            self._arrays = {k: a for k, a in self._arrays.items() if not is_within(k, path)}
+            self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
 
     def forget_documents(self, path: str) -> None:
         """Forget a node and all below it, except chunks, so that the store is asked again."""
@@ -441,9 +442,8 @@ class Dataset(Hierarchy):
         check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
         near = None if self.is_far else check.is_unchanged
         confirm = Confirmation(check.ask, lambda: stored.doubts, near)
-        place, options, shards = stored.place, engine.options, engine.shards
-        grows = variable.unlimited
-        return stored, source_of(self.zmap, place, array, options, confirm, shards, grows)
+        options, shards, grows = engine.options, engine.shards, variable.unlimited
+        return stored, source_of(self.zmap, stored.place, array, options, confirm, shards, grows)
 
     def _new_array(self, variable: Variable, overlap: Overlap | None) -> Array:
         engine, grows = self.engine, variable.unlimited

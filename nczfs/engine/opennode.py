@@ -35,30 +35,37 @@ class NodePlaces:
 
     A node that a rename has moved may still be found at its old place for a moment; those who ask
     for that place get the new one.
+
+    Attributes
+    ----------
+    moving : the new prefixes of what is being renamed; only this class changes it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: WeakValueDictionary[tuple[ZMap, Prefix], NodePlace] = WeakValueDictionary()
         self._all: WeakSet[NodePlace] = WeakSet()
-        self._moving: dict[tuple[ZMap, Prefix], Prefix] = {}
+        self.moving: dict[tuple[ZMap, Prefix], Prefix] = {}
 
     def of(self, zmap: ZMap, prefix: Prefix) -> NodePlace:
         """Return the place of what is now at a prefix of a store."""
         with self._lock:
-            for (store, old), goal in self._moving.items():
-                if store is zmap and is_within(prefix, old):
-                    prefix = Prefix(moved(prefix, old, goal))
+            prefix = self._present(zmap, prefix)
             found = self._shared.get((zmap, prefix))
             if found is None:
                 found = self._shared[zmap, prefix] = NodePlace(zmap, prefix)
                 self._all.add(found)
             return found
 
+    def present(self, zmap: ZMap, prefix: Prefix) -> Prefix:
+        """Return the prefix of what is now, or still, at a prefix of a store."""
+        with self._lock:
+            return self._present(zmap, prefix)
+
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
         """Move everything at or below a prefix to another one; `settle` ends the move."""
         with self._lock:
-            self._moving[zmap, prefix] = goal
+            self.moving[zmap, prefix] = goal
             for place in self._taken(zmap, prefix):
                 place.prefix = Prefix(moved(place.prefix, prefix, goal))
                 self._shared[zmap, place.prefix] = place
@@ -66,7 +73,7 @@ class NodePlaces:
     def settle(self, zmap: ZMap, prefix: Prefix) -> None:
         """Note that nothing of what was moved is left at its old prefix."""
         with self._lock:
-            self._moving.pop((zmap, prefix), None)
+            self.moving.pop((zmap, prefix), None)
 
     def end(self, zmap: ZMap, prefix: Prefix) -> None:
         """Note that everything at or below a prefix is removed."""
@@ -74,6 +81,12 @@ class NodePlaces:
             for place in self._taken(zmap, prefix):
                 place.is_gone = True
                 self._all.discard(place)
+
+    def _present(self, zmap: ZMap, prefix: Prefix) -> Prefix:
+        for (store, old), goal in self.moving.items():
+            if store is zmap and is_within(prefix, old):
+                prefix = Prefix(moved(prefix, old, goal))
+        return prefix
 
     def _taken(self, zmap: ZMap, prefix: Prefix) -> list[NodePlace]:
         found = [p for p in self._all if p.zmap is zmap and is_within(p.prefix, prefix)]

@@ -168,8 +168,10 @@ class StoredArrays:
         ----------
         name : of an array that depends on the one at the prefix.
         """
-        key = (zmap, prefix, name, chunk_layout(array))
+        layout = chunk_layout(array)
         with self._lock:
+            prefix = self.nodes.present(zmap, prefix)
+            key = (zmap, prefix, name, layout)
             found = self._known.get(key)
             if found is None or found.is_over:
                 place = ArrayPlace(prefix, self.gate, name)
@@ -178,8 +180,8 @@ class StoredArrays:
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
         """Move the arrays at or below a prefix to another one. The caller has closed the gate."""
-        self.nodes.move(zmap, prefix, goal)
         with self._lock:
+            self.nodes.move(zmap, prefix, goal)
             there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
             for key, array in there.items():
                 assert isinstance(key, tuple)

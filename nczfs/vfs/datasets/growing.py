@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from nczfs.buffers import Buffer
 from nczfs.codecs.fillelement import fill_element
+from nczfs.engine.arrays.array import Array
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import BadArgument, UsageError
@@ -32,6 +34,7 @@ class Growing:
         self._editing = editing
         self._dataset = dataset
         self._variable = variable
+        self._node = dataset.open_node(variable.path)
         self._array = array
         self._lock = threading.Lock()
         self._users = 0
@@ -125,7 +128,7 @@ class Growing:
         """Append whole records. Returns their offset, as it is for now."""
         dataset = self._dataset
         with dataset.edits.names.changing(lambda: dataset.path_of(self._array)):
-            array = self._latest().array
+            array = self._latest()[0].array
         values = np.frombuffer(records, array.dtype.native).reshape(-1, *array.shape[1:])
         return dataset.append(self._array, values, self._grow) * self.record_bytes
 
@@ -163,11 +166,14 @@ class Growing:
         self._begins += records * size
 
     def _grow(self, length: int) -> None:
-        variable = self._latest()
+        self._node.follow(partial(self._grow_at, length))
+        self._latest()
+
+    def _grow_at(self, length: int, path: str) -> None:
+        variable, _ = self._latest_at(path)
         if length > variable.array.shape[0]:
             shape = (length, *variable.array.shape[1:])
             self._editing.editor(self._dataset).grow(variable, shape)
-            self._latest()
 
     def _overtaken(self) -> Layout:
         """Write held bytes over a record that was added meanwhile. Returns the present layout."""
@@ -184,14 +190,16 @@ class Growing:
         start = len(self._tail) % len(item)
         return (item * ((start + count) // len(item) + 1))[start : start + count]
 
-    def _latest(self) -> Variable:
-        node = self._dataset.node(self._dataset.path_of(self._array))
+    def _latest(self) -> tuple[Variable, Array]:
+        return self._node.follow(self._latest_at)
+
+    def _latest_at(self, path: str) -> tuple[Variable, Array]:
+        node = self._dataset.node(path)
         assert isinstance(node, Variable)
-        self._dataset.array(node)
         self._variable = node
-        return node
+        return node, self._dataset.array(node)
 
     def _layout(self) -> Layout:
-        variable = self._latest()
-        elements = ArrayElements(self._dataset.array(variable), variable)
+        variable, array = self._latest()
+        elements = ArrayElements(array, variable)
         return Layout([native_run(elements, variable.array.dtype, variable.array.size)])

@@ -83,16 +83,20 @@ class ValuesFile(ArraysFile):
         return self.stat()
 
     def layout(self) -> Layout:
-        """Return the present layout of the file."""
-        variables = self._now()
-        with self._lock:
-            found = self._known(variables)
-            if found is None:
+        """Return the present layout of the file, anew if a rename comes in between."""
+        while True:
+            moves = self._dataset.edits.names.moves
+            variables = self._now()
+            with self._lock:
+                found = self._known(variables)
+                if found is not None:
+                    return found
                 found = self._view.build(variables)
                 if found.size > FILE_BYTES_MAX:
                     raise StaleHandle(f"{self.place}: the variable has become too large for it")
-                self._layout = variables, found
-            return found
+                if moves == self._dataset.edits.names.moves:
+                    self._layout = variables, found
+                    return found
 
     def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
         context = self._context

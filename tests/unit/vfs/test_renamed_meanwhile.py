@@ -5,23 +5,29 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import nczfs
+from nczfs.engine.chunks.storedarray import StoredArrays
+from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.opennode import NodePlaces
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.renaming import _Renaming
-from nczfs.errors import NczfsError
+from nczfs.errors import NczfsError, NoSuchPath
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
+from nczfs.vfs.base import HandleNo
+from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.views import catalog
 from tests.support.copies import new_url
-from tests.support.trees import exists, find
+from tests.support.trees import exists, find, read
 from tests.support.writing import close, open_file
 
 ROOT = "datasets/d.zarr"
@@ -79,6 +85,12 @@ def once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 def attributes_of(url: str, path: str) -> dict[str, object]:
     with nczfs.open(f"{url}/d.zarr") as root:
         return dict(root[path].attrs)
+
+
+def values_of(url: str, path: str) -> list[int]:
+    with nczfs.open(f"{url}/d.zarr") as root:
+        found: list[int] = np.asarray(root[path][...]).tolist()  # type: ignore[index]
+        return found
 
 
 def test_an_attribute_that_is_removed_does_not_come_back(
@@ -152,3 +164,75 @@ def test_attributes_set_at_both_places_are_there(url: str, once: Callable[..., l
         assert taken
         assert taken_too
     assert {"first", "second"} <= attributes_of(url, "new/v").keys()
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
+def test_a_file_that_is_opened_while_its_variable_moves_has_its_values(
+    fs: TreeFileSystem, once: Callable[..., list[str]], flags: int
+) -> None:
+    """SEMANTICS W32."""
+    ino = find(fs, f"{ROOT}/g/v/values.raw").ino
+    rename(fs, "g", "first")
+    taken = once(catalog, "_all_native", lambda: rename(fs, "first", "new"))
+    handle = fs.open(ino, flags).handle
+    assert taken
+    assert bytes(fs.read(handle, 0, 16)) == VALUES.tobytes()
+    close(fs, handle)
+
+
+@pytest.mark.parametrize("url", ["nczarr-L3"], indirect=True)
+@pytest.mark.parametrize(
+    ("owner", "step"), [(Dataset, "node"), (Growing, "_latest"), (Growing, "_grow")]
+)
+def test_records_are_added_wherever_their_variable_is(
+    fs: TreeFileSystem, url: str, once: Callable[..., list[str]], owner: object, step: str
+) -> None:
+    """SEMANTICS W32."""
+    handle = open_file(fs, f"{ROOT}/g/v/values.raw")
+    taken = once(owner, step, lambda: rename(fs))
+    fs.write(handle, 16, np.arange(4, 8, dtype="<i4").tobytes())
+    fs.fsync(handle, data_only=False)
+    assert taken
+    close(fs, handle)
+    assert values_of(url, "new/v") == list(range(8))
+
+
+def test_a_variable_that_is_described_while_it_moves_keeps_its_values(
+    url: str, once: Callable[..., list[str]]
+) -> None:
+    """SEMANTICS W32."""
+    with nczfs.open(f"{url}/d.zarr", "r+") as root:
+        dataset = root._dataset
+        variable = root.groups["g"].variables["v"].description
+        reader = threading.Thread(target=lambda: dataset.array(variable))
+
+        def move() -> None:
+            mover.start()
+            mover.join(0.2)  # unless it waits
+
+        mover = threading.Thread(target=lambda: root.editor.rename("g", "new"))
+        taken = once(StoredArrays, "of", move)
+        reader.start()
+        reader.join()
+        mover.join()
+        assert taken
+        assert root.groups["new"].variables["v"][...].tolist() == VALUES.tolist()
+
+
+def test_what_is_opened_by_its_old_name_while_its_old_keys_go_has_its_values(
+    fs: TreeFileSystem, once: Callable[..., list[str]]
+) -> None:
+    """SEMANTICS W32."""
+    handles: list[HandleNo] = []
+
+    def open_by_old_name() -> None:
+        with suppress(NoSuchPath):  # where groups list their members
+            handles.append(open_file(fs, f"{ROOT}/g/v/values.raw"))
+
+    taken = once(_Renaming, "finish", open_by_old_name)
+    rename(fs)
+    assert taken
+    for handle in handles:
+        assert bytes(fs.read(handle, 0, 16)) == VALUES.tobytes()
+        close(fs, handle)
+    assert read(fs, f"{ROOT}/new/v/values.raw") == VALUES.tobytes()
