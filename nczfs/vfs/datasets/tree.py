@@ -252,8 +252,9 @@ class DatasetsTree:
 
     def renamed(self, prefix: Prefix, goal: Prefix) -> None:
         """Note that something moved from one prefix in a dataset to another."""
-        for path in [path for path in self.times if keys.is_within(path, prefix)]:
-            self.times[Prefix(keys.moved(path, prefix, goal))] = self.times.pop(path)
+        for path in [path for path in [*self.times] if keys.is_within(path, prefix)]:
+            if (made_ns := self.times.pop(path, None)) is not None:
+                self.times[Prefix(keys.moved(path, prefix, goal))] = made_ns
         for changed in (prefix, goal):
             self.known.forget_inside(changed)
             self.context.refusals.forget(changed)
@@ -285,7 +286,7 @@ class DatasetsTree:
 
     def _went(self, prefix: Prefix) -> None:
         """Note that something at a path of the store disappeared, or reappeared."""
-        for path in [path for path in self.times if keys.is_within(path, prefix)]:
+        for path in [path for path in [*self.times] if keys.is_within(path, prefix)]:
             self.times.pop(path, None)
         if self.held is not None:
             self.held.forget(prefix)

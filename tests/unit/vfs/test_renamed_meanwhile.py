@@ -23,12 +23,15 @@ from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.vfs.base import HandleNo
 from nczfs.vfs.datasets.growing import Growing
+from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.views import catalog
+from nczfs.zmap import keys
+from nczfs.zmap.keys import Prefix
 from tests.support.copies import new_url
 from tests.support.trees import exists, find, read
-from tests.support.writing import close, open_file
+from tests.support.writing import close, mkdir, open_file
 
 ROOT = "datasets/d.zarr"
 VALUES = np.arange(4, dtype="<i4")
@@ -236,3 +239,30 @@ def test_what_is_opened_by_its_old_name_while_its_old_keys_go_has_its_values(
         assert bytes(fs.read(handle, 0, 16)) == VALUES.tobytes()
         close(fs, handle)
     assert read(fs, f"{ROOT}/new/v/values.raw") == VALUES.tobytes()
+
+
+@pytest.mark.parametrize("step", ["renamed", "_went"])
+def test_directories_are_made_while_others_are_renamed_and_removed(
+    url: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """SEMANTICS W32: in another thread."""
+    change, is_within = getattr(DatasetsTree, step), keys.is_within
+
+    def change_beside_another(tree: DatasetsTree, *prefixes: Prefix) -> None:
+        def made_meanwhile(key: str, prefix: str) -> bool:
+            tree.times[Prefix(f"d.zarr/n{len(tree.times)}")] = 0
+            return is_within(key, prefix)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(keys, "is_within", made_meanwhile)
+            change(tree, *prefixes)
+
+    monkeypatch.setattr(DatasetsTree, step, change_beside_another)
+    fs = mount_tree(url, options=VfsOptions(read_only=False, allow_delete=True))
+    for name in ("a", "b"):
+        mkdir(fs, f"{ROOT}/{name}")
+    rename(fs, "a", "c")
+    fs.rmdir(find(fs, ROOT).ino, b"b")
+    assert exists(fs, f"{ROOT}/c")
+    assert not exists(fs, f"{ROOT}/b")
+    fs.close()
