@@ -63,7 +63,8 @@ class OpenObject(OpenFile):
                 try:
                     found = self._reader_of(base).read(offset, size)
                 except StaleHandle:
-                    if not live.is_past(base) and not live.go_on(base):
+                    is_other = live.is_past(base) or live.go_on(base)
+                    if not is_other and not live.is_staged:  # which it may be since: see `hold`
                         raise
                     continue
             is_behind = base is not None and not live.is_staged and _is_behind(base, offset)

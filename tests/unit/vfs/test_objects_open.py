@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 
+from nczfs.buffers import Buffer
 from nczfs.engine.spool.space import Survives
 from nczfs.errors import NoSpace, StaleHandle, Unavailable
 from nczfs.testing.faults import Fault, Faulty
@@ -19,7 +20,7 @@ from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.staging import StagedFile
 from nczfs.vfs.tree import VfsOptions
-from nczfs.zmap.base import ABSENT, Features
+from nczfs.zmap.base import ABSENT, Features, Stat
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
@@ -322,4 +323,27 @@ def test_a_written_file_keeps_its_time_under_a_new_name(fs: TreeFileSystem) -> N
     fs.setattr(find(fs, PATH).ino, AttributeChanges(mtime_ns=7), handle)
     rename(fs, PATH, OTHER, replace=False)
     assert find(fs, OTHER).mtime_ns == 7
+    close(fs, handle)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_file_whose_name_goes_while_it_is_read_is_read_on(
+    fs: TreeFileSystem, is_replaced: bool
+) -> None:
+    """SEMANTICS O10: by another thread, between the look at the file and the request."""
+    write(fs, OTHER, b"other")
+    handle, inner, done = open_file(fs, PATH, os.O_RDONLY), ObjectStore.read, list[str]()
+
+    def read(store: ObjectStore, stat: Stat, start: int, stop: int) -> Buffer:
+        if not done:
+            done.append(stat.key)
+            if is_replaced:
+                rename(fs, OTHER, PATH)
+            else:
+                unlink(fs, PATH)
+        return inner(store, stat, start, stop)
+
+    with mock.patch.object(ObjectStore, "read", read):
+        assert bytes(fs.read(handle, 0, 10)) == b"old"
+    assert done
     close(fs, handle)
