@@ -320,10 +320,9 @@ class Dataset(Hierarchy):
 
     def moved(self, path: str, goal: str) -> None:
         """Note that a node and all below it have moved; open files follow."""
-        prefix, new = self.prefix(path), self.prefix(goal)
         self.forget_documents(goal)  # known as missing, and read there from the next line on
         with self._arrays_lock:  # or an array is described at the old place, and moved without it
-            self.engine.arrays.move(self._metadata.zmap, prefix, new)
+            self.engine.arrays.move(self._metadata.zmap, self.prefix(path), self.prefix(goal))
             for known in [known for known in self._arrays if is_within(known, path)]:
                 variable, array = self._arrays.pop(known)
                 self._arrays[moved(known, path, goal)] = variable.moved(path, goal), array
@@ -331,7 +330,7 @@ class Dataset(Hierarchy):
         self.edits.move(path, goal)
 
     def settled(self, path: str) -> None:
-        """Note that nothing is left where a node was that has moved."""
+        """Note that nothing is left where a node was that has moved, or that it stays."""
         with self._arrays_lock:  # those described at the old place since have moved, too
             self._arrays = {k: a for k, a in self._arrays.items() if not is_within(k, path)}
             self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
@@ -343,14 +342,15 @@ class Dataset(Hierarchy):
         self._metadata.changed(Key(self.prefix(path)))
 
     @contextmanager
-    def still(self) -> Iterator[Callable[[str], None]]:
-        """Let other threads store nothing of the dataset during the block; they wait.
+    def still(self, path: str) -> Iterator[Callable[[str], None]]:
+        """Let other threads store nothing of the dataset while a node moves; they wait.
 
         Yields
         ------
         what ends that for all but one prefix in the dataset.
         """
         with self.engine.arrays.gate.closed(self.root) as narrow:
+            self.engine.arrays.nodes.leave(self._metadata.zmap, self.prefix(path))
             yield narrow
 
     def append(self, array: StoredArray, values: Values, grow: Callable[[int], None]) -> int:

@@ -38,14 +38,16 @@ class NodePlaces:
 
     Attributes
     ----------
-    moving : the new prefixes of what is being renamed; only this class changes it.
+    leaving : the prefixes from which something moves, from before others see that until nothing is
+        left there; only this class changes it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: WeakValueDictionary[tuple[ZMap, Prefix], NodePlace] = WeakValueDictionary()
         self._all: WeakSet[NodePlace] = WeakSet()
-        self.moving: dict[tuple[ZMap, Prefix], Prefix] = {}
+        self._moving: dict[tuple[ZMap, Prefix], Prefix] = {}
+        self.leaving: frozenset[tuple[ZMap, Prefix]] = frozenset()
 
     def of(self, zmap: ZMap, prefix: Prefix) -> NodePlace:
         """Return the place of what is now at a prefix of a store."""
@@ -62,10 +64,19 @@ class NodePlaces:
         with self._lock:
             return self._present(zmap, prefix)
 
+    def leave(self, zmap: ZMap, prefix: Prefix) -> None:
+        """Note that everything at or below a prefix is about to move; `settle` ends that, too."""
+        with self._lock:
+            self.leaving |= {(zmap, prefix)}
+
+    def is_leaving(self, zmap: ZMap, prefix: Prefix) -> bool:
+        """Return whether what is at a prefix belongs to something that moves."""
+        return any(store is zmap and is_within(prefix, old) for store, old in self.leaving)
+
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
         """Move everything at or below a prefix to another one; `settle` ends the move."""
         with self._lock:
-            self.moving[zmap, prefix] = goal
+            self._moving[zmap, prefix] = goal
             for place in self._taken(zmap, prefix):
                 place.prefix = Prefix(moved(place.prefix, prefix, goal))
                 self._shared[zmap, place.prefix] = place
@@ -73,7 +84,8 @@ class NodePlaces:
     def settle(self, zmap: ZMap, prefix: Prefix) -> None:
         """Note that nothing of what was moved is left at its old prefix."""
         with self._lock:
-            self.moving.pop((zmap, prefix), None)
+            self._moving.pop((zmap, prefix), None)
+            self.leaving -= {(zmap, prefix)}
 
     def end(self, zmap: ZMap, prefix: Prefix) -> None:
         """Note that everything at or below a prefix is removed."""
@@ -83,7 +95,7 @@ class NodePlaces:
                 self._all.discard(place)
 
     def _present(self, zmap: ZMap, prefix: Prefix) -> Prefix:
-        for (store, old), goal in self.moving.items():
+        for (store, old), goal in self._moving.items():
             if store is zmap and is_within(prefix, old):
                 prefix = Prefix(moved(prefix, old, goal))
         return prefix
@@ -116,6 +128,10 @@ class OpenNode:
     def path(self) -> str:
         """The path in the dataset."""
         return relative(self._place.prefix, self._root)
+
+    def is_same(self, other: OpenNode) -> bool:
+        """Return whether both are one node, wherever it is."""
+        return self._place is other._place
 
     def follow(self, function: Callable[[str], _T]) -> _T:
         """Call a function with the path, and again if a rename changed that meanwhile.

@@ -64,8 +64,8 @@ class KnownDatasets:
         wanted : a name below it that will be needed next.
         """
         nodes = self._engine.arrays.nodes
-        if nodes.moving and nodes.present(self._metadata.zmap, prefix) != prefix:
-            return Plain()  # a group has moved from here, and its old keys are being removed
+        if nodes.leaving and nodes.is_leaving(self._metadata.zmap, prefix):
+            return Plain()  # a group that is being renamed is no dataset of its own
         dataset = self._dataset_at(prefix, wanted)
         if isinstance(dataset, Broken):
             return dataset

@@ -94,12 +94,13 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             closed.enter_context(names.held(""))
             renaming.check_still_there()
             renaming.store()
-            narrow = closed.enter_context(dataset.still())
+            narrow = closed.enter_context(dataset.still(path))
             renaming.copy_changed()
             renaming.commit()
             dataset.moved(path, goal)
             names.moves += 1
         except BaseException:
+            dataset.settled(path)
             closed.close()
             renaming.undo()
             raise

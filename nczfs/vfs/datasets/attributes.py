@@ -183,10 +183,6 @@ class AttributesDirectory(Directory):
         opened.close()
 
     @property
-    def _path(self) -> str:
-        return self._node.path
-
-    @property
     def _prefix(self) -> Prefix:
         return attributes_of(self._node.prefix)
 
@@ -207,7 +203,7 @@ class AttributesDirectory(Directory):
         return checked_name(name) if self._context.arrivals is None else name
 
     def _is_same(self, other: AttributesDirectory) -> bool:
-        return self._dataset is other._dataset and self._path == other._path
+        return self._dataset is other._dataset and self._node.is_same(other._node)
 
     def _editing(self, name: str) -> TreeEditing:
         editing = self._context.editing_of(self._dataset)

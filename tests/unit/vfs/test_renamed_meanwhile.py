@@ -15,7 +15,7 @@ import nczfs
 from nczfs.engine.chunks.storedarray import StoredArrays
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.edits import Edits
-from nczfs.engine.opennode import NodePlaces
+from nczfs.engine.opennode import NodePlaces, OpenNode
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.renaming import _Renaming
 from nczfs.errors import NczfsError, NoSuchPath
@@ -122,6 +122,27 @@ def test_an_attribute_that_is_renamed_is_there_under_its_new_name(
     assert attributes_of(url, "new/v") == {"kept": "x", "unit": "K"}
 
 
+def test_a_directory_of_attributes_is_that_of_its_node_wherever_that_is(
+    fs: TreeFileSystem, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W32."""
+    attributes, taken = find(fs, f"{ROOT}/g/v/attributes").ino, list[str]()
+    path: Any = OpenNode.path
+
+    def path_before(node: OpenNode) -> str:
+        found: str = path.fget(node)
+        taken.append(found)
+        if len(taken) == 1:
+            rename(fs)
+        return found
+
+    monkeypatch.setattr(OpenNode, "path", property(path_before))
+    fs.rename(attributes, b"units", attributes, b"unit", replace=False)
+    assert taken[0] == "g/v"
+    fs.sync()
+    assert attributes_of(url, "new/v") == {"kept": "x", "unit": "K"}
+
+
 def test_nobody_else_gets_the_error_of_an_attribute_that_was_set_at_the_old_place(
     fs: TreeFileSystem, url: str, once: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,8 +243,9 @@ def test_a_variable_that_is_described_while_it_moves_keeps_its_values(
         assert root.groups["new"].variables["v"][...].tolist() == VALUES.tolist()
 
 
-def test_what_is_opened_by_its_old_name_while_its_old_keys_go_has_its_values(
-    fs: TreeFileSystem, once: Callable[..., list[str]]
+@pytest.mark.parametrize("step", ["commit", "finish"])
+def test_what_is_opened_by_its_old_name_while_its_old_keys_are_there_has_its_values(
+    fs: TreeFileSystem, once: Callable[..., list[str]], step: str
 ) -> None:
     """SEMANTICS W32."""
     handles: list[HandleNo] = []
@@ -232,7 +254,7 @@ def test_what_is_opened_by_its_old_name_while_its_old_keys_go_has_its_values(
         with suppress(NoSuchPath):  # where groups list their members
             handles.append(open_file(fs, f"{ROOT}/g/v/values.raw"))
 
-    taken = once(_Renaming, "finish", open_by_old_name)
+    taken = once(_Renaming, step, open_by_old_name, after=step == "commit")
     rename(fs)
     assert taken
     for handle in handles:
