@@ -9,6 +9,8 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import Json
 
 NAME_BYTES_MAX = 1000  # less than the 1024 bytes of a whole key
+NETCDF_NAME_BYTES_MAX = 255
+"""One less than NC_MAX_NAME: netCDF-C and its programs have no room for NUL after 256 bytes."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")

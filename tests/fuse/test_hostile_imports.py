@@ -107,7 +107,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "vast": (vast, "nc", "declares 4503599627370496 bytes"),
     "vast_chunks": (vast_chunks, "nc", "declares 4503599627370496 bytes"),
     "bomb": (bomb, "nc", "HDF error|library failed"),
-    "long_name": (long_name, "nc", "a name is longer than the 255 bytes"),
+    "long_name": (long_name, "nc", "a name has more than the 255 bytes"),
     "long_attribute": (long_attribute, "nc", "60000[0-9]* bytes is not read|bytes of memory"),
     "half": (half, "nc", "HDF|library failed"),
     "vast_cdl": (vast_cdl, "cdl", "declares 999999999999999999 bytes"),

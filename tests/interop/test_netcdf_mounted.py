@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 
+import nczfs
 from tests.interop.netcdf_programs.program import CLASSIC, FORMATS, SUFFIX, printed
 from tests.interop.test_hdf5_datasets import REAL, SAMPLES, native
 from tests.interop.test_reference_netcdf_c import cases
@@ -26,6 +27,7 @@ from tests.support.sample import keys_of
 TIB = 1 << 40
 HUGE = (2560, 1 << 15, 1 << 15)
 NUMBERED = {f"v{n:04}": n + np.arange(6).reshape(2, 3) for n in range(1000)}
+RECORDED = {"_FillValue", "nczfs_name"}
 LAST = np.arange(16, dtype="f4").reshape(1, 4, 4)
 
 
@@ -202,3 +204,24 @@ def test_ten_tebibytes_are_a_file_that_is_read_at_its_end(
     command = ("tail", "-c", "16", str(file))
     end = subprocess.run(command, capture_output=True, check=True).stdout
     assert len(end) == 16
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_as_long_as_netcdf_has_are_read_by_its_programs(tmp_path: Path, form: str) -> None:
+    """A name of NC_MAX_NAME bytes has no room for NUL in them: the last bytes become a checksum."""
+    names = {length: f"n{'x' * (length - 2)}z" for length in (254, 255, 256, 257)}
+    with nczfs.open(str(tmp_path / "store/names.zarr"), "w", format="zarr2") as root:
+        for length, name in names.items():
+            root.create_dimension(name, length)
+            root.create_variable(f"v{length}", (name,), "<i4", attributes={name: "set"})
+    with mounted(tmp_path / "store") as mount:
+        file = live_file(mount, "names", SUFFIX[form])
+        printed("ncdump", file)
+        with netCDF4.Dataset(file) as dataset:
+            for length, name in names.items():
+                made = dataset[f"v{length}"]
+                ((dimension,), (attribute,)) = made.dimensions, set(made.ncattrs()) - RECORDED
+                assert made.getncattr(attribute) == "set"
+                for shown in (dimension, attribute):
+                    assert shown == name if length <= 255 else shown.startswith(f"{name[:240]}")
+                    assert len(shown) <= 255

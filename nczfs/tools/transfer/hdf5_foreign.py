@@ -14,10 +14,10 @@ import h5py
 from h5py import h5d, h5f, h5l, h5o
 
 from nczfs.errors import CorruptStore, Unsupported
+from nczfs.formats.names import NETCDF_NAME_BYTES_MAX
 from nczfs.messages import shown
 
 _LINKS_WITHIN: Final = (h5l.TYPE_HARD, h5l.TYPE_SOFT)
-_NAME_BYTES_MAX: Final = 255
 
 
 def check_own_contents(path: str) -> None:
@@ -46,15 +46,15 @@ def _check_links(file: h5f.FileID, path: str) -> None:
     found = file.links.visit(look, info=True)
     if found is not None and _is_too_long(found):
         raise CorruptStore(
-            f"{path}: a name is longer than the {_NAME_BYTES_MAX} bytes that the netCDF library can"
-            f" read: {_place(found)}"
+            f"{path}: a name has more than the {NETCDF_NAME_BYTES_MAX} bytes that netCDF can read: "
+            f"{_place(found)}"
         )
     if found is not None:
         raise _foreign(path, found)
 
 
 def _is_too_long(name: bytes) -> bool:
-    return len(name) - name.rfind(b"/") - 1 > _NAME_BYTES_MAX
+    return len(name) - name.rfind(b"/") - 1 > NETCDF_NAME_BYTES_MAX
 
 
 def _check_values(file: h5f.FileID, path: str) -> None:

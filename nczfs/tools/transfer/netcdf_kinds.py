@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from nczfs.engine.values.convert import attribute_of
 from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value, is_fill_value
 from nczfs.errors import BadValue, Unsupported
-from nczfs.formats.names import below, netcdf_fault, parent_of
+from nczfs.formats.names import NETCDF_NAME_BYTES_MAX, below, netcdf_fault, parent_of
 from nczfs.messages import shown
 from nczfs.model.declaration import Fill, GroupDeclaration, VariableDeclaration
 from nczfs.model.dtypes import NcType
@@ -23,7 +23,6 @@ _CLASSIC_TYPES = frozenset(
 )
 _ALL_TYPES = frozenset(NcType) - {NcType.JSON}
 
-_NAME_BYTES_MAX = 256  # NC_MAX_NAME
 HDF5_ATTRIBUTES = frozenset(
     {
         "CLASS",
@@ -248,7 +247,7 @@ def _name_fault(name: str, names: set[str]) -> str | None:
     if stored in names:
         return "it is the same as another one in normal form C"
     names.add(stored)
-    return netcdf_fault(stored, _NAME_BYTES_MAX)
+    return netcdf_fault(stored, NETCDF_NAME_BYTES_MAX)
 
 
 def _nearest(declared: dict[str, Dimension], name: str, path: str) -> str:

@@ -6,10 +6,9 @@ import unicodedata
 from collections.abc import Iterable
 from zlib import crc32
 
-from nczfs.formats.names import netcdf_fault
+from nczfs.formats.names import NETCDF_NAME_BYTES_MAX, netcdf_fault
 from nczfs.model.printing import encoded
 
-NAME_BYTES_MAX = 256  # NC_MAX_NAME
 ORIGINAL_NAME = "nczfs_name"
 """The attribute with the name in the dataset of what has another one in the file."""
 
@@ -17,7 +16,7 @@ NOT_A_COORDINATE = "_nc4_non_coord_"
 """How netCDF-C begins the HDF5 name of a variable that has the name of a dimension and is not its
 coordinate (NC_NON_COORD_PREPEND). No other name begins so: netCDF-C would not show it."""
 
-_ROOM = 255 - len("%89abcdef")  # ncdump and others have no room for NUL after 256 bytes
+_ROOM = NETCDF_NAME_BYTES_MAX - len("%89abcdef")
 
 
 class UniqueNames:
@@ -60,19 +59,19 @@ def file_name(name: str) -> str:
     stored = unicodedata.normalize("NFC", name)
     if stored.startswith(NOT_A_COORDINATE):
         stored = f"_%5F{stored[1:]}"
-    if netcdf_fault(stored, NAME_BYTES_MAX) is None:
+    if netcdf_fault(stored, NETCDF_NAME_BYTES_MAX) is None:
         return stored
     last = len(stored) - 1
     words = [
         _percent(character) if _is_refused(character, is_last=number == last) else character
         for number, character in enumerate(stored)
     ]
-    if words and netcdf_fault(stored[0], NAME_BYTES_MAX) is not None:
+    if words and netcdf_fault(stored[0], NETCDF_NAME_BYTES_MAX) is not None:
         words[0] = _percent(stored[0])
     found = "".join(words)
     if not found or found[0] == "%":
         found = f"_{found}"
-    if len(found.encode()) <= NAME_BYTES_MAX:
+    if len(found.encode()) <= NETCDF_NAME_BYTES_MAX:
         return found
     start = found.encode()[:_ROOM].decode("utf-8", "ignore")
     return f"{start}%{crc32(encoded(name)):08x}"

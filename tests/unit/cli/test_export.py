@@ -151,7 +151,7 @@ def names(tmp_path: Path) -> Path:
     array = {"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<i4", "order": "C"}
     array |= {"compressor": None, "fill_value": 7, "filters": None}
     stored(top, ".zgroup", {"zarr_format": 2})
-    stored(top, ".zattrs", {"a/b": 1, "tab\t": 1, "x" * 257: 1, "fine": 1, "with blank": 1})
+    stored(top, ".zattrs", {"a/b": 1, "tab\t": 1, "x" * 256: 1, "fine": 1, "with blank": 1})
     for name, dimension in (("v", "x"), ("-w", "x"), ("u", "y "), (DECOMPOSED, "x")):
         stored(top, f"{name}/.zarray", array)
         stored(top, f"{name}/.zattrs", {"_ARRAY_DIMENSIONS": [dimension], "/": "of v"})
@@ -173,7 +173,7 @@ def test_names_that_netcdf_cannot_hold_are_named_and_left_out(
     for words in (
         "/ has an attribute 'a/b' (it contains a slash): left out",
         r"/ has an attribute 'tab\t' (it contains a control character): left out",
-        "(it has more than 256 bytes): left out",
+        "(it has more than 255 bytes): left out",
         "/ has a dimension 'y ' (it ends with a blank): left out",
         "/ has a variable '-w' (it does not begin with a letter, a digit or an underscore): left",
         "/u has the dimension '/y ': left out",

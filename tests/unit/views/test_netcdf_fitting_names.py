@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nczfs.formats.names import netcdf_fault
+from nczfs.formats.names import NETCDF_NAME_BYTES_MAX, netcdf_fault
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute, Dimension, Group, Variable
 from nczfs.views.netcdf.content import Compound, FileContent, FileVariable
 from nczfs.views.netcdf.fitting import file_content
 from nczfs.views.netcdf.kinds import CLASSIC, NETCDF4, FileFormat
-from nczfs.views.netcdf.names import NAME_BYTES_MAX, UniqueNames, file_name
+from nczfs.views.netcdf.names import UniqueNames, file_name
 from tests.support.groups import NCZARR, ZARR, group, number, said, variable
 
 BOTH = pytest.mark.parametrize("kind", [NETCDF4, CLASSIC])
@@ -67,13 +67,13 @@ def test_long_names_that_differ_at_the_end_still_differ() -> None:
     one, other = file_name("日" * 100 + "a"), file_name("日" * 100 + "b")
     assert one != other
     assert one.startswith("日" * 80)
-    assert len(one.encode()) <= NAME_BYTES_MAX
+    assert len(one.encode()) <= NETCDF_NAME_BYTES_MAX
 
 
 @given(name=st.text(st.characters(categories=None) | st.sampled_from("-/ \0%"), max_size=400))
 def test_any_name_becomes_one_that_netcdf_can_have(name: str) -> None:
     found = file_name(name)
-    assert netcdf_fault(found, NAME_BYTES_MAX) is None
+    assert netcdf_fault(found, NETCDF_NAME_BYTES_MAX) is None
     assert unicodedata.is_normalized("NFC", found)
     assert file_name(found) == found
 
