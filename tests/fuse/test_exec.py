@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import shlex
 import shutil
 import signal
@@ -20,6 +19,7 @@ from nczfs.cli.demo import SAMPLE
 from nczfs.cli.exec_ import FAILED, NOT_EXECUTABLE, NOT_FOUND
 from nczfs.fuse import mounting
 from tests.support.ordinary import NCZFS, UID, OrdinaryUser, ordinary_user
+from tests.support.waiting import is_readable
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
@@ -157,7 +157,7 @@ class Running:
     def wait_for_all(self) -> int:
         """Wait until all have ended. Returns the exit status of the first."""
         for each in (self.command, self.child, self.daemon):
-            assert select.select([each], [], [], PATIENCE_S)[0]
+            assert is_readable(each, PATIENCE_S)
         return self.first.wait(PATIENCE_S)
 
 
@@ -229,11 +229,11 @@ def test_ctrl_c_at_a_terminal_is_the_commands(user: OrdinaryUser, store: Path) -
         try:
             shown = b""
             while b"begun" not in shown:
-                assert select.select([ours], [], [], PATIENCE_S)[0], shown
+                assert is_readable(ours, PATIENCE_S), shown
                 shown += os.read(ours, 4096)
             os.write(ours, b"\x03")
             with suppress(OSError):  # nobody has the terminal any more
-                while select.select([ours], [], [], PATIENCE_S)[0]:
+                while is_readable(ours, PATIENCE_S):
                     shown += os.read(ours, 4096)
             assert first.wait(PATIENCE_S) == 4
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import struct
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from nczfs.engine.structure.ownership import UNFINISHED
 from nczfs.fuse import mounting
 from tests.support.mounts import nczfs
 from tests.support.servers import S3Server
+from tests.support.waiting import is_readable
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_an_automount_point_is_mounted_on_when_somebody_looks_into_it(mountpoint
         looking = subprocess.Popen(
             ["ls", mountpoint], stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        assert select.select([point.requests], [], [], 60)[0]
+        assert is_readable(point.requests, 60)
         token = AUTOFS_V5_PACKET.unpack_from(os.read(point.requests, 4096))[2]
         with looking:
             try:

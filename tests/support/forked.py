@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from nczfs.cli.main import main
+from tests.support.waiting import is_readable
 
 REPOSITORY = Path(__file__).parents[2]
 _MESSAGE_BYTES = 1 << 18
@@ -70,14 +71,14 @@ class Forked:
 
     def poll(self) -> int | None:
         """The exit code; negative: the signal that ended it; None while it runs."""
-        if self.returncode is None and select.select([self._end], [], [], 0)[0]:
+        if self.returncode is None and is_readable(self._end):
             (self.returncode,) = _NUMBER.unpack(self._end.recv(_NUMBER.size))
             self._end.close()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return the exit code."""
-        if self.returncode is None and not select.select([self._end], [], [], timeout)[0]:
+        if self.returncode is None and not is_readable(self._end, timeout):
             raise subprocess.TimeoutExpired([*self._words], timeout or 0.0)
         code = self.poll()
         assert code is not None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.waiting import is_readable
 
 DEADLINE_S = 60.0
 
@@ -30,7 +31,7 @@ class Shell:
         while text not in self._shown:
             left = deadline - time.monotonic()
             assert left > 0, f"{text!r} did not appear in {self._shown!r}"
-            if select.select([self._terminal], [], [], left)[0]:
+            if is_readable(self._terminal, left):
                 self._shown += os.read(self._terminal, 1 << 16).decode("utf-8", "replace")
         before, _, self._shown = self._shown.partition(text)
         return before

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import weakref
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,11 +28,14 @@ class RootedDirectory:
     """A directory held open, and what lies below it.
 
     Raises `OSError` of the system calls, including `OutsideRoot`. All methods are thread-safe.
-    Paths are relative, joined by "/", and contain no ``..``; "" is the root.
+    Paths are relative, joined by "/", and contain no ``..``; "" is the root. It is closed when
+    nobody has it any more, as a file of Python is.
     """
 
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_PATH | DIRECTORY)
+        self._closing = weakref.finalize(self, os.close, self.fd)
+        self._closing.atexit = False  # threads may use it up to the very end
         self._where = _where(self.fd)
 
     def open_directory(self, path: str, flags: int = os.O_RDONLY) -> int:
@@ -98,9 +102,8 @@ class RootedDirectory:
 
     def close(self) -> None:
         """Close the descriptor of the root; may be called twice."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self.fd = -1
+        self._closing()
 
     def _make_child(self, fd: int, name: str, *, durable: bool) -> int:
         try:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -38,8 +39,10 @@ class Source:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path)
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path)
+    yield spool
+    spool.close()
 
 
 @pytest.fixture

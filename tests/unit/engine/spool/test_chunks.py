@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,10 @@ from nczfs.zmap.memory import MemoryZMap
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "spool", "memory://there")
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool", "memory://there")
+    yield spool
+    spool.close()
 
 
 def chunk_io(typestr: Any, chunk_shape: tuple[int, ...], **changes: Any) -> ChunkStore:

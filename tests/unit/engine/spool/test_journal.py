@@ -92,8 +92,10 @@ def memory() -> MemoryZMap:
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "spool", URL, survives=Survives.KILL)
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path / "spool", URL, survives=Survives.KILL)
+    yield spool
+    spool.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +22,10 @@ RECORDS: list[tuple[dict[str, object], bytes]] = [
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path)
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path)
+    yield spool
+    spool.close()
 
 
 @pytest.fixture

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -214,3 +217,19 @@ def test_a_directory_swapped_for_a_link_never_leads_out(
         swapper.join()
     assert seen <= {b"inside", b"denied"}
     assert files_in(outside) == ["secret"]
+
+
+def test_a_store_that_nobody_has_any_more_holds_no_descriptor(root: Path) -> None:
+    zmap = DirectoryZMap(root)
+    assert descriptors_of(root) == 1
+    del zmap
+    gc.collect()
+    assert descriptors_of(root) == 0
+
+
+def descriptors_of(path: Path) -> int:
+    found: list[str] = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found.count(str(path))
