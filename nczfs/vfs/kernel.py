@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from weakref import WeakKeyDictionary, WeakSet
@@ -41,6 +42,7 @@ class KernelCache:
         self._pages_ttl_s = pages_ttl_s
         self.open_inodes = OpenInodes()
         self._showing: WeakKeyDictionary[StoredArray, WeakSet[Inode]] = WeakKeyDictionary()
+        self._showing_lock = threading.Lock()
 
     def changing(self, *entries: tuple[Inode, str]) -> AbstractContextManager[None]:
         """Enclose a request of the kernel that changes something, perhaps names in directories.
@@ -168,7 +170,9 @@ class KernelCache:
 
     def forget_showing(self, array: StoredArray) -> None:
         """Make the kernel ask again for the files that show an array together with others."""
-        self.forget_contents(list(self._showing.get(array, ())))
+        with self._showing_lock:
+            inodes = list(self._showing.get(array, ()))
+        self.forget_contents(inodes)
 
     def forget_contents(self, inodes: Iterable[Inode]) -> None:
         """Make the kernel ask again for the bytes and sizes of some files."""
@@ -187,8 +191,9 @@ class KernelCache:
                     self._forget(inode)
 
     def _note_showing(self, inode: Inode, node: File) -> None:
-        for array in node.arrays:
-            self._showing.setdefault(array, WeakSet()).add(inode)
+        with self._showing_lock:
+            for array in node.arrays:
+                self._showing.setdefault(array, WeakSet()).add(inode)
 
     def _forget(self, inode: Inode) -> None:
         self._forget_content(inode)

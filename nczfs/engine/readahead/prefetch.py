@@ -94,11 +94,13 @@ class Windows:
         self.budget = budget
         self.wait_s = wait_s
         self._readers: WeakSet[ReadAhead] = WeakSet()
+        self._lock = threading.Lock()  # guards the readers
         self._background = Background(self._drop_idle, idle_s)
 
     def note(self, reader: ReadAhead) -> None:
         """Note that a file has windows."""
-        self._readers.add(reader)
+        with self._lock:
+            self._readers.add(reader)
         self._background.expect()
 
     def close(self) -> None:
@@ -107,14 +109,13 @@ class Windows:
 
     def _drop_idle(self, before: float) -> bool:
         """Drop windows of files that were not read since then. Returns whether any are left."""
-        is_left = False
-        for reader in list(self._readers):
-            if reader.last_read < before:
-                self._readers.discard(reader)
-                reader.drop()
-            else:
-                is_left = True
-        return is_left
+        with self._lock:
+            readers = list(self._readers)
+            idle = [reader for reader in readers if reader.last_read < before]
+            self._readers.difference_update(idle)
+        for reader in idle:
+            reader.drop()
+        return len(idle) < len(readers)
 
 
 class ReadAhead:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from nczfs.engine.chunks.place import ArrayPlace
+from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.vfs.base import ROOT_INODE
 from nczfs.vfs.inodes import Inode, InodeTable
 from nczfs.vfs.kernel import KernelCache
 from nczfs.vfs.nodes import File, FixedDirectory, NodeStat, OpenFile
+from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
 from tests.support.kernels import Kernel
+from tests.support.switching import run_beside
 
 
 class TokenFile(File):
@@ -137,3 +142,18 @@ def test_without_a_kernel_a_change_is_told_to_nobody() -> None:
     with KernelCache(tree.table, None, 0.0).changing((tree.directory, "f")):
         pass
     assert tree.kernel.changes == []
+
+
+def test_files_that_show_an_array_are_opened_while_they_are_looked_for() -> None:
+    array = StoredArray(MemoryZMap(), ArrayPlace(ROOT))
+    file = TokenFile()
+    file.arrays = (array, array)
+    tree = Tree(file)
+    held: list[Inode] = []
+
+    def opened() -> None:
+        held.append(tree.table.number(tree.directory, f"f{len(held)}", file))
+        tree.cache.keeps_pages(held[-1], file, "one")
+        del held[:-100]
+
+    run_beside(lambda: tree.cache.forget_showing(array), opened, 1000)

@@ -13,6 +13,7 @@ from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.readahead.prefetch import AheadOptions, ReadAhead, Windows
 from nczfs.engine.readahead.sequence import MIB
 from nczfs.errors import Unavailable
+from tests.support.switching import run_beside
 from tests.support.waiting import until
 
 KIB = 1024
@@ -192,3 +193,18 @@ def test_a_window_that_takes_too_long_is_left_to_its_thread(
     pool.shutdown(wait=True)
     ahead.close()
     windows.close()
+
+
+def test_idle_files_are_looked_for_while_others_begin_to_be_read(
+    pool: ThreadPoolExecutor, windows: Windows
+) -> None:
+    held: list[ReadAhead] = []
+
+    def begin() -> None:
+        held.append(ReadAhead(lambda offset, size: b"", None, 1, lambda: pool, windows, OPTIONS))
+        held[-1].last_read = 2.0
+        windows.note(held[-1])
+        del held[:-100]
+
+    run_beside(lambda: windows._drop_idle(1.0), begin, 1000)
+    pool.shutdown()
