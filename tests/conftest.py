@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import h5py  # noqa: F401 - before netCDF4, whose HDF5 may be a newer one: that is a warning
 import hypothesis
 import pytest
 
