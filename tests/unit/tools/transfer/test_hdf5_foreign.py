@@ -85,7 +85,7 @@ def test_a_name_that_the_library_reads_beyond_its_end_is_refused(tmp_path: Path,
         if size <= 255:
             check_own_contents(str(path))
         else:
-            with pytest.raises(CorruptStore, match=r"longer than the 255 bytes .* '/(group/)?xxx"):
+            with pytest.raises(CorruptStore, match=r"more than the 255 bytes .* '/(group/)?xxx"):
                 check_own_contents(str(path))
 
 
