@@ -39,8 +39,8 @@ class LiveFiles:
 
     `_lock` guards the map, the counts of handles, the directories that are being renamed and the
     names that are being changed; it is taken within all other locks. A rename of a directory waits
-    until no name below is being changed, and every change of a name until no directory above is
-    being renamed.
+    until no name below is being changed, every change of a name until no directory above is being
+    renamed, and who opens a file until nobody changes its name.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -207,11 +207,14 @@ class LiveFiles:
         ----------
         base : what the store has.
         mark : of the store, from before it was asked.
-        since : how many directories had been renamed before that.
+        since : how many directories had been renamed before that. It is waited until nobody changes
+            the name: halfway through a rename, what is opened would be neither file.
         """
         with self._lock:
-            if since is not None and (self._is_renamed(key) or self._has_moved(key, since)):
-                return None
+            if since is not None:
+                self._changed.wait_for(lambda: key not in self._changing)
+                if self._is_renamed(key) or self._has_moved(key, since):
+                    return None
             live = self._files.get(key)
             if live is None or not (live.dirty or _is_same(live.base, base)):
                 if mark is not None and self._store.has_changed(key, mark):
