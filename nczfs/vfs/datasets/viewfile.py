@@ -281,11 +281,11 @@ class OpenView(OpenFile):
         """Return what was read ahead, unless there was a write meanwhile."""
         looked_at = StoredArray.last_revision
         if looked_at != self._looked_at:
-            self._looked_at = looked_at
             revision = self._layout.revision
             if revision != self._ahead_of:
                 old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
                 old.close()
+            self._looked_at = looked_at  # last: other threads that see it take what is ahead
         return self._ahead
 
     def _new_ahead(self) -> ReadAhead:
