@@ -31,8 +31,8 @@ class KnownDatasets:
     """The datasets by their prefixes, opened on first use, and their nodes.
 
     There is one `Dataset` for a prefix as long as anything holds it, however often it is read anew,
-    because it has the unsaved changes. `_lock` guards the dicts, and is not held during requests to
-    the store.
+    because it has the unsaved changes. `_lock` guards the dicts and the count of changes, and is
+    not held during requests to the store. An answer that a change overtakes is not kept.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ class KnownDatasets:
         self._edited = edited
         self._lock = threading.Lock()
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
+        self._changes = 0
         self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
         self._reports = Reports()
         self._left = LeftReplacements(self._completed)
@@ -94,6 +95,7 @@ class KnownDatasets:
         """
         below = f"{prefix}/" if prefix else ""
         with self._lock:
+            self._changes += 1
             datasets = list(self._datasets.items())
         for root, (dataset, _) in datasets:
             inside = root == prefix or root.startswith(below)
@@ -107,6 +109,7 @@ class KnownDatasets:
     def forget_inside(self, prefix: Prefix) -> None:
         """Read the datasets at or below a prefix again, except the one that contains it."""
         with self._lock:
+            self._changes += 1
             for root in [root for root in self._datasets if is_within(root, prefix)]:
                 del self._datasets[root]
 
@@ -117,6 +120,7 @@ class KnownDatasets:
     def made(self, prefix: Prefix) -> None:
         """Note a new dataset."""
         with self._lock:
+            self._changes += 1
             self._datasets.pop(prefix, None)
 
     def _dataset_at(self, prefix: Prefix, wanted: str) -> Dataset | Broken | None:
@@ -132,11 +136,14 @@ class KnownDatasets:
             elif now() - checked_at < self._metadata.ttl_s:
                 return dataset
         found: Dataset | Broken | None
+        changes = self._changes
         try:
             found = self._opened(prefix, wanted)
         except MetadataError as error:
             found = self._broken(prefix, "", error)
         with self._lock:
+            if changes != self._changes:
+                return found
             self._datasets[prefix] = (found, now())
             while len(self._datasets) > DATASETS_KEPT:
                 self._datasets.pop(next(iter(self._datasets)))
