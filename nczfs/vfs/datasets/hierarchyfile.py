@@ -24,7 +24,7 @@ from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.judged import JudgedText, OpenJudged
 from nczfs.vfs.datasets.refusals import RefusalsOfFile
-from nczfs.vfs.datasets.viewfile import ViewContext, ViewFile
+from nczfs.vfs.datasets.viewfile import MadeText, ViewContext, ViewFile
 from nczfs.vfs.nodes import FixedContent, OpenFile
 from nczfs.views.base import View
 from nczfs.views.catalog import ZOM, is_like_a_view
@@ -79,11 +79,11 @@ class HierarchyFile(ViewFile):
 
     def _current_text(self, *, anew: bool = False) -> bytes:
         with self._lock:
-            made_of = self._revision()
+            revision = self._revision()
             made = self._context.hierarchies.present(self._dataset, self._node, anew=anew)
-            self._made_of, self._made_at = made_of, made.made_at
-            self._size = len(made.shown.text)
-            return made.shown.text
+            text = made.shown.text
+            self._last_made = MadeText(len(text), revision, made.made_at)
+            return text
 
 
 _VIEW = View(lambda _: Layout([Literal(b"")]), is_arithmetic=False, is_text=True)

@@ -91,11 +91,27 @@ class ViewContext:
         return self.editing if dataset.zmap.features.writable else None
 
 
+@frozen
+class MadeText:
+    """A text that was made.
+
+    Attributes
+    ----------
+    size : in bytes.
+    revision : of the file, from before.
+    at : when it was done.
+    """
+
+    size: int
+    revision: int
+    at: float
+
+
 class ViewFile(File):
     """A computed text as a file.
 
-    `_lock` guards the size of the text and its age; it is held while the text is made, which may
-    block. The text itself is kept as long as the ledger of the engine has room for it.
+    `_lock` is held while the text is made, which may block. The text itself is kept as long as the
+    ledger of the engine has room for it.
 
     Parameters
     ----------
@@ -120,10 +136,8 @@ class ViewFile(File):
         self._mtime_ns = mtime_ns
         self._lock = threading.Lock()
         self._key = object()
-        self._size: int | None = None
-        self._made_at = 0.0
+        self._last_made: MadeText | None = None
         self._revision = revision
-        self._made_of = 0
         self._replacement: Callable[[], OpenFile] | None = None
 
     @property
@@ -150,8 +164,7 @@ class ViewFile(File):
         if not isinstance(old, ViewFile) or old.token != self.token:
             return
         if self._view.is_arithmetic or not self._context.is_prompt:
-            self._key, self._size = old._key, old._size
-            self._made_of, self._made_at = old._made_of, old._made_at
+            self._key, self._last_made = old._key, old._last_made
 
     def change(self, changes: AttributeChanges) -> None:
         self._context.check_changes(changes)
@@ -169,13 +182,19 @@ class ViewFile(File):
         return FixedContent(self._current_text(), self._synced)
 
     def _is_current(self) -> bool:
-        if self._size is None or self._made_of != self._revision():
-            return False
-        return self._view.is_arithmetic or now() - self._made_at < self._context.ttl_s
+        return self._current() is not None
+
+    def _current(self) -> MadeText | None:
+        """Return what is known of the text; None: it has to be made."""
+        made = self._last_made
+        if made is None or made.revision != self._revision():
+            return None
+        is_current = self._view.is_arithmetic or now() - made.at < self._context.ttl_s
+        return made if is_current else None
 
     def _current_size(self) -> int:
-        size = self._size
-        return size if size is not None and self._is_current() else len(self._current_text())
+        made = self._current()
+        return made.size if made is not None else len(self._current_text())
 
     def _current_text(self) -> bytes:
         """Return the text, made once if it follows from the description, else after its TTL.
@@ -186,10 +205,10 @@ class ViewFile(File):
         with self._lock:
             text = texts.get(self._key) if self._is_current() else None
             if text is None:
-                made_of = self._revision()
+                revision = self._revision()
                 text = self._view.layout().text()
                 texts.put(self._key, text, len(text))
-                self._made_of, self._size, self._made_at = made_of, len(text), now()
+                self._last_made = MadeText(len(text), revision, now())
             return text
 
 

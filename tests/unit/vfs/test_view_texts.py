@@ -124,6 +124,26 @@ def test_a_text_is_made_again_when_what_it_depends_on_has_changed(
     assert text_of(file) == b"new"
 
 
+def test_a_size_is_never_that_of_a_text_in_whose_place_another_thread_has_put_a_newer_one(
+    engine: Engine, source: Source, clock: Clock
+) -> None:
+    """The kernel would cut the newer text there."""
+    made: list[bytes] = []
+
+    def revision() -> int:
+        if source.text == b"newer" and not made:
+            made.append(b"")
+            made[0] = text_of(file)  # as another thread does
+        return 1
+
+    view = View(source.layout, is_arithmetic=False, is_text=True)
+    file = ViewFile(context_of(engine), view, 1, MTIME_NS, revision=revision)
+    text_of(file)
+    source.text = b"newer"
+    clock.now += TTL_S
+    assert (file.stat().size, made) == (5, [b"newer"])
+
+
 def test_a_listing_makes_no_text_and_says_that_it_has_no_size(
     engine: Engine, source: Source, clock: Clock
 ) -> None:
