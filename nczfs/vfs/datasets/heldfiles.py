@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import PathExists
+from nczfs.errors import PathExists, StaleHandle
 from nczfs.vfs.datasets.held import HeldFile
 from nczfs.vfs.staging import stage
 from nczfs.zmap.keys import Prefix, is_within, join
@@ -82,10 +82,17 @@ class HeldFiles:
     def move(
         self, prefix: Prefix, name: str, new_name: str, place: Callable[[HeldFile], bool]
     ) -> None:
-        """Give a held file another name and place; a held file of that name is released."""
+        """Give a held file another name and place; a held file of that name is released.
+
+        Raises
+        ------
+        StaleHandle : another thread has released it. The kernel then looks the path up again.
+        """
         with self._lock:
+            if (file := self._held.pop((prefix, name), None)) is None:
+                raise StaleHandle(f"{name}: is not held any more")
             replaced = self._held.get((prefix, new_name))
-            file = self._held[prefix, new_name] = self._held.pop((prefix, name))
+            self._held[prefix, new_name] = file
             file.belongs(place)
         if replaced is not None:
             replaced.let_go()

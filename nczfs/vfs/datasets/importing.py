@@ -100,8 +100,11 @@ class ImportedFile(HeldFile):
 
     def place(self) -> bool:
         """Import the file if its name says so. Raises BadArgument after a write that failed."""
-        self._is_refused = True
-        found = super().place()
+        try:
+            found = super().place()
+        except BaseException:
+            self._is_refused = True  # and not before: who closes the file meanwhile drops it then
+            raise
         self._is_refused = False
         return found
 
@@ -225,7 +228,8 @@ class GroupImport:
             try:
                 moved.place()
             except BaseException:
-                self.held.move(self._prefix, new_name, name, self._place(name))
+                with suppress(StaleHandle):  # it went when it was closed
+                    self.held.move(self._prefix, new_name, name, self._place(name))
                 raise
 
     def _place(self, name: str) -> Callable[[HeldFile], bool]:
