@@ -280,9 +280,7 @@ class Dataset(Hierarchy):
     def forget(self, path: str) -> None:
         """Forget a node and all below it, including chunks, so that the store is asked again."""
         super().forget(path)
-        with self._arrays_lock:
-            for known in [known for known in self._arrays if is_within(known, path)]:
-                del self._arrays[known]
+        self._undescribe(path)
         self._forget_chunks(self.prefix(path))
         for array in self._stored_arrays(self.prefix(path)):
             array.doubts += 1
@@ -329,12 +327,6 @@ class Dataset(Hierarchy):
         self.forget_documents(path)
         self.edits.move(path, goal)
 
-    def settled(self, path: str) -> None:
-        """Note that nothing is left where a node was that has moved, or that it stays."""
-        with self._arrays_lock:  # those described at the old place since have moved, too
-            self._arrays = {k: a for k, a in self._arrays.items() if not is_within(k, path)}
-            self.engine.arrays.nodes.settle(self._metadata.zmap, self.prefix(path))
-
     def forget_documents(self, path: str) -> None:
         """Forget a node and all below it, except chunks, so that the store is asked again."""
         super().forget(path)
@@ -342,15 +334,18 @@ class Dataset(Hierarchy):
         self._metadata.changed(Key(self.prefix(path)))
 
     @contextmanager
-    def still(self, path: str) -> Iterator[Callable[[str], None]]:
+    def moving(self, path: str) -> Iterator[Callable[[str], None]]:
         """Let other threads store nothing of the dataset while a node moves; they wait.
+
+        Until the end of the block, what is at the old place is taken for what has moved.
 
         Yields
         ------
-        what ends that for all but one prefix in the dataset.
+        what ends the waiting for all but one prefix in the dataset.
         """
-        with self.engine.arrays.gate.closed(self.root) as narrow:
-            self.engine.arrays.nodes.leave(self._metadata.zmap, self.prefix(path))
+        arrays, zmap, prefix = self.engine.arrays, self._metadata.zmap, self.prefix(path)
+        moving = arrays.nodes.moving(zmap, prefix, lambda: self._undescribe(path))
+        with arrays.gate.closed(self.root) as narrow, moving:
             yield narrow
 
     def append(self, array: StoredArray, values: Values, grow: Callable[[int], None]) -> int:
@@ -464,6 +459,11 @@ class Dataset(Hierarchy):
         self.forget_documents(path)
         self.edits.note_change()
         self._note_edited(path)
+
+    def _undescribe(self, path: str) -> None:
+        with self._arrays_lock:
+            for known in [known for known in self._arrays if is_within(known, path)]:
+                del self._arrays[known]
 
     def _note_edited(self, path: str) -> None:
         if not self._is_apart:

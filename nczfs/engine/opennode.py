@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -64,28 +65,36 @@ class NodePlaces:
         with self._lock:
             return self._present(zmap, prefix)
 
-    def leave(self, zmap: ZMap, prefix: Prefix) -> None:
-        """Note that everything at or below a prefix is about to move; `settle` ends that, too."""
+    @contextmanager
+    def moving(self, zmap: ZMap, prefix: Prefix, settled: Callable[[], object]) -> Iterator[None]:
+        """Note that what is at or below a prefix moves during the block, if nothing fails.
+
+        Parameters
+        ----------
+        settled : called at the end if it has moved: then nothing is left at the prefix.
+        """
         with self._lock:
             self.leaving |= {(zmap, prefix)}
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.leaving -= {(zmap, prefix)}
+                has_moved = self._moving.pop((zmap, prefix), None) is not None
+            if has_moved:
+                settled()
 
     def is_leaving(self, zmap: ZMap, prefix: Prefix) -> bool:
         """Return whether what is at a prefix belongs to something that moves."""
         return any(store is zmap and is_within(prefix, old) for store, old in self.leaving)
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
-        """Move everything at or below a prefix to another one; `settle` ends the move."""
+        """Move everything at or below a prefix to another one, in a block of `moving`."""
         with self._lock:
             self._moving[zmap, prefix] = goal
             for place in self._taken(zmap, prefix):
                 place.prefix = Prefix(moved(place.prefix, prefix, goal))
                 self._shared[zmap, place.prefix] = place
-
-    def settle(self, zmap: ZMap, prefix: Prefix) -> None:
-        """Note that nothing of what was moved is left at its old prefix."""
-        with self._lock:
-            self._moving.pop((zmap, prefix), None)
-            self.leaving -= {(zmap, prefix)}
 
     def end(self, zmap: ZMap, prefix: Prefix) -> None:
         """Note that everything at or below a prefix is removed."""

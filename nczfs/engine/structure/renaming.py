@@ -94,21 +94,17 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             closed.enter_context(names.held(""))
             renaming.check_still_there()
             renaming.store()
-            narrow = closed.enter_context(dataset.still(path))
+            narrow = closed.enter_context(dataset.moving(path))
             renaming.copy_changed()
             renaming.commit()
             dataset.moved(path, goal)
             names.moves += 1
         except BaseException:
-            dataset.settled(path)
             closed.close()
             renaming.undo()
             raise
         narrow(renaming.prefix)  # an object that is stored there now would be removed, too
-        try:
-            renaming.finish()
-        finally:
-            dataset.settled(path)
+        renaming.finish()
     return goal
 
 
