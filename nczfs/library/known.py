@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from weakref import WeakValueDictionary
@@ -27,11 +29,24 @@ DATASETS_KEPT = 10_000
 LOOKED_AT_FIRST = 1000
 
 
+@dataclass(slots=True, eq=False)
+class _Look:
+    """A look under way at what begins at a prefix.
+
+    Attributes
+    ----------
+    is_overtaken : whether something has changed there since it began.
+    """
+
+    prefix: Prefix
+    is_overtaken: bool = False
+
+
 class KnownDatasets:
     """The datasets by their prefixes, opened on first use, and their nodes.
 
     There is one `Dataset` for a prefix as long as anything holds it, however often it is read anew,
-    because it has the unsaved changes. `_lock` guards the dicts and the count of changes, and is
+    because it has the unsaved changes. `_lock` guards the dicts and the looks under way, and is
     not held during requests to the store. An answer that a change overtakes is not kept.
 
     Parameters
@@ -52,7 +67,7 @@ class KnownDatasets:
         self._edited = edited
         self._lock = threading.Lock()
         self._datasets: dict[Prefix, tuple[Dataset | Broken | None, float]] = {}
-        self._changes = 0
+        self._looks: list[_Look] = []
         self._living: WeakValueDictionary[Prefix, Dataset] = WeakValueDictionary()
         self._reports = Reports()
         self._left = LeftReplacements(self._completed)
@@ -95,7 +110,7 @@ class KnownDatasets:
         """
         below = f"{prefix}/" if prefix else ""
         with self._lock:
-            self._changes += 1
+            self._overtake(prefix)
             datasets = list(self._datasets.items())
         for root, (dataset, _) in datasets:
             inside = root == prefix or root.startswith(below)
@@ -109,7 +124,7 @@ class KnownDatasets:
     def forget_inside(self, prefix: Prefix) -> None:
         """Read the datasets at or below a prefix again, except the one that contains it."""
         with self._lock:
-            self._changes += 1
+            self._overtake(prefix)
             for root in [root for root in self._datasets if is_within(root, prefix)]:
                 del self._datasets[root]
 
@@ -120,7 +135,7 @@ class KnownDatasets:
     def made(self, prefix: Prefix) -> None:
         """Note a new dataset."""
         with self._lock:
-            self._changes += 1
+            self._overtake(prefix)
             self._datasets.pop(prefix, None)
 
     def _dataset_at(self, prefix: Prefix, wanted: str) -> Dataset | Broken | None:
@@ -136,18 +151,34 @@ class KnownDatasets:
             elif now() - checked_at < self._metadata.ttl_s:
                 return dataset
         found: Dataset | Broken | None
-        changes = self._changes
-        try:
-            found = self._opened(prefix, wanted)
-        except MetadataError as error:
-            found = self._broken(prefix, "", error)
-        with self._lock:
-            if changes != self._changes:
-                return found
-            self._datasets[prefix] = (found, now())
-            while len(self._datasets) > DATASETS_KEPT:
-                self._datasets.pop(next(iter(self._datasets)))
+        with self._looking(prefix) as look:
+            try:
+                found = self._opened(prefix, wanted)
+            except MetadataError as error:
+                found = self._broken(prefix, "", error)
+            with self._lock:
+                if not look.is_overtaken:
+                    self._datasets[prefix] = (found, now())
+                    while len(self._datasets) > DATASETS_KEPT:
+                        self._datasets.pop(next(iter(self._datasets)))
         return found
+
+    @contextmanager
+    def _looking(self, prefix: Prefix) -> Iterator[_Look]:
+        look = _Look(prefix)
+        with self._lock:
+            self._looks.append(look)
+        try:
+            yield look
+        finally:
+            with self._lock:
+                self._looks.remove(look)
+
+    def _overtake(self, prefix: Prefix) -> None:
+        """Note a change at or below a prefix. The caller has `_lock`."""
+        for look in self._looks:
+            if is_within(look.prefix, prefix) or is_within(prefix, look.prefix):
+                look.is_overtaken = True
 
     def _opened(self, prefix: Prefix, wanted: str) -> Dataset | None:
         """Return the dataset at a prefix as stored now; the known object, if it is alive."""
