@@ -344,8 +344,8 @@ class Dataset(Hierarchy):
         what ends the waiting for all but one prefix in the dataset.
         """
         arrays, zmap, prefix = self.engine.arrays, self._metadata.zmap, self.prefix(path)
-        moving = arrays.nodes.moving(zmap, prefix, lambda: self._undescribe(path))
-        with arrays.gate.closed(self.root) as narrow, moving:
+        leaving = arrays.nodes.leaving(zmap, prefix, lambda: self._undescribe(path))
+        with arrays.gate.closed(self.root) as narrow, leaving:
             yield narrow
 
     def append(self, array: StoredArray, values: Values, grow: Callable[[int], None]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -39,16 +39,15 @@ class NodePlaces:
 
     Attributes
     ----------
-    leaving : the prefixes from which something moves, from before others see that until nothing is
-        left there; only this class changes it.
+    moving : the prefixes from which something moves, from before others see that until nothing is
+        left there, and where it is by now; None: it has not moved yet. Each change replaces it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shared: WeakValueDictionary[tuple[ZMap, Prefix], NodePlace] = WeakValueDictionary()
         self._all: WeakSet[NodePlace] = WeakSet()
-        self._moving: dict[tuple[ZMap, Prefix], Prefix] = {}
-        self.leaving: frozenset[tuple[ZMap, Prefix]] = frozenset()
+        self.moving: Mapping[tuple[ZMap, Prefix], Prefix | None] = {}
 
     def of(self, zmap: ZMap, prefix: Prefix) -> NodePlace:
         """Return the place of what is now at a prefix of a store."""
@@ -66,7 +65,7 @@ class NodePlaces:
             return self._present(zmap, prefix)
 
     @contextmanager
-    def moving(self, zmap: ZMap, prefix: Prefix, settled: Callable[[], object]) -> Iterator[None]:
+    def leaving(self, zmap: ZMap, prefix: Prefix, settled: Callable[[], object]) -> Iterator[None]:
         """Note that what is at or below a prefix moves during the block, if nothing fails.
 
         Parameters
@@ -74,24 +73,24 @@ class NodePlaces:
         settled : called at the end if it has moved: then nothing is left at the prefix.
         """
         with self._lock:
-            self.leaving |= {(zmap, prefix)}
+            self.moving = {**self.moving, (zmap, prefix): None}
         try:
             yield
         finally:
             with self._lock:
-                self.leaving -= {(zmap, prefix)}
-                has_moved = self._moving.pop((zmap, prefix), None) is not None
-            if has_moved:
+                goal = self.moving[zmap, prefix]
+                self.moving = {k: g for k, g in self.moving.items() if k != (zmap, prefix)}
+            if goal is not None:
                 settled()
 
     def is_leaving(self, zmap: ZMap, prefix: Prefix) -> bool:
         """Return whether what is at a prefix belongs to something that moves."""
-        return any(store is zmap and is_within(prefix, old) for store, old in self.leaving)
+        return any(store is zmap and is_within(prefix, old) for store, old in self.moving)
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
-        """Move everything at or below a prefix to another one, in a block of `moving`."""
+        """Move everything at or below a prefix to another one, in a block of `leaving`."""
         with self._lock:
-            self._moving[zmap, prefix] = goal
+            self.moving = {**self.moving, (zmap, prefix): goal}
             for place in self._taken(zmap, prefix):
                 place.prefix = Prefix(moved(place.prefix, prefix, goal))
                 self._shared[zmap, place.prefix] = place
@@ -104,8 +103,8 @@ class NodePlaces:
                 self._all.discard(place)
 
     def _present(self, zmap: ZMap, prefix: Prefix) -> Prefix:
-        for (store, old), goal in self._moving.items():
-            if store is zmap and is_within(prefix, old):
+        for (store, old), goal in self.moving.items():
+            if goal is not None and store is zmap and is_within(prefix, old):
                 prefix = Prefix(moved(prefix, old, goal))
         return prefix
 

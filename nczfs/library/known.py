@@ -80,7 +80,7 @@ class KnownDatasets:
         wanted : a name below it that will be needed next.
         """
         nodes = self._engine.arrays.nodes
-        if nodes.leaving and nodes.is_leaving(self._metadata.zmap, prefix):
+        if nodes.moving and nodes.is_leaving(self._metadata.zmap, prefix):
             return Plain()  # a group that is being renamed is no dataset of its own
         dataset = self._dataset_at(prefix, wanted)
         if isinstance(dataset, Broken):

@@ -167,13 +167,13 @@ class Growing:
 
     def _grow(self, length: int) -> None:
         self._node.follow(partial(self._grow_at, length))
-        self._latest()
 
     def _grow_at(self, length: int, path: str) -> None:
         variable, _ = self._latest_at(path)
         if length > variable.array.shape[0]:
             shape = (length, *variable.array.shape[1:])
             self._editing.editor(self._dataset).grow(variable, shape)
+            self._latest_at(path)
 
     def _overtaken(self) -> Layout:
         """Write held bytes over a record that was added meanwhile. Returns the present layout."""
