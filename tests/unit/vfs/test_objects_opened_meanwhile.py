@@ -17,8 +17,9 @@ from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Stat, Version
-from nczfs.zmap.keys import ROOT, Key
+from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.contents import objects_of
 from tests.support.gated import WAIT_S
 from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file, rename
@@ -37,10 +38,6 @@ def fs(store: MemoryZMap, tmp_path: Path) -> Iterator[TreeFileSystem]:
     tree = tree_over(store, VfsOptions(read_only=False, spool_dir=tmp_path / "spool"))
     yield tree
     tree.close()
-
-
-def stored(store: MemoryZMap) -> dict[str, bytes]:
-    return {s.key: bytes(store.read(s.key).data) for s in store.list(ROOT)}
 
 
 class Opening:
@@ -100,7 +97,7 @@ def test_what_is_written_to_a_name_that_another_file_has_just_got_is_stored(
     assert handle is not None
     fs.write(handle, 0, b"N")
     fs.fsync(handle, data_only=False)
-    assert stored(store) == {"name": b"New"}
+    assert objects_of(store) == {"name": b"New"}
     close(fs, handle)
 
 
@@ -116,7 +113,7 @@ def test_a_file_that_is_open_is_opened_by_the_name_that_it_is_getting(
     for number, handle in enumerate([first, second]):
         fs.write(handle, number, b"12"[number : number + 1])
         fs.fsync(handle, data_only=False)
-    assert stored(store) == {"name": b"12w"}
+    assert objects_of(store) == {"name": b"12w"}
     for handle in (first, second):
         close(fs, handle)
 
@@ -132,4 +129,4 @@ def test_nobody_opens_a_file_by_a_name_that_it_is_losing(
     with begin(opening):
         rename(fs, "objects/new", "objects/name")
     assert opening.end() is None
-    assert stored(store) == {"name": b"new"}
+    assert objects_of(store) == {"name": b"new"}

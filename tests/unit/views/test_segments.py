@@ -32,6 +32,7 @@ from nczfs.views.segments import (
     Segment,
 )
 from nczfs.views.writer import settled, write_at
+from tests.support.descriptors import open_paths
 from tests.support.elements import Numbers
 
 BIG, LITTLE = BinaryForm(np.dtype(">i4")), BinaryForm(np.dtype("<i4"))
@@ -256,16 +257,10 @@ def test_a_file_of_literal_bytes_is_closed_with_the_last_layout(tmp_path: Path) 
     file = literal_file(tmp_path / "f", b"0123456789")
     layouts = [Layout([FileLiteral(file, begin, 2)]) for begin in (0, 2)]
     del file
-    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in _open_descriptors()]
-    assert str(tmp_path / "f") in links
+    assert str(tmp_path / "f") in open_paths()
     del layouts
     gc.collect()
-    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in _open_descriptors()]
-    assert str(tmp_path / "f") not in links
-
-
-def _open_descriptors() -> list[str]:
-    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+    assert str(tmp_path / "f") not in open_paths()
 
 
 def test_literal_bytes_of_a_file_are_read_where_they_lie(tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from nczfs.errors import AccessDenied, NoSuchObject, StoreError
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key, Prefix, join
+from tests.support.descriptors import open_paths
 from tests.support.directories import files_in, keys_in, names_in
 
 
@@ -221,15 +220,7 @@ def test_a_directory_swapped_for_a_link_never_leads_out(
 
 def test_a_store_that_nobody_has_any_more_holds_no_descriptor(root: Path) -> None:
     zmap = DirectoryZMap(root)
-    assert descriptors_of(root) == 1
+    assert open_paths().count(str(root)) == 1
     del zmap
     gc.collect()
-    assert descriptors_of(root) == 0
-
-
-def descriptors_of(path: Path) -> int:
-    found: list[str] = []
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-    return found.count(str(path))
+    assert str(root) not in open_paths()
