@@ -85,7 +85,7 @@ class Journal:
             if not is_known or index not in dirty:
                 records.append(packed(_basis(io, unit, basis)))
                 wrote["written_ns"] = written_ns
-            self.log.append([*records, packed(wrote, data)])
+            self.log.append([*records, packed(wrote, data)], is_open=True)
             self._known[place] = (io.array, number, age)
             dirty.add(index)
             self.log.hold(VALUES, self._records)

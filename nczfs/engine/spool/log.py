@@ -91,19 +91,21 @@ class Log:
                 self._add_file()
             return self._age
 
-    def append(self, records: list[Packed], *, always: bool = False) -> None:
+    def append(self, records: list[Packed], *, always: bool = False, is_open: bool = False) -> None:
         """Append records, and pending ones: all or none.
 
         Parameters
         ----------
         always : whether there is room in the budget or not.
+        is_open : the caller, which holds the lock, has called `open`: no other file is begun.
 
         Raises
         ------
         NoSpace, Unavailable : it is not said.
         """
         with self.lock:
-            self.open()
+            if not is_open:
+                self.open()
             whole = [*self._beginning(), *self._owed, *records]
             if whole:
                 self._last.append(whole, always=always)
@@ -197,21 +199,29 @@ class Log:
         return [heading, *(each for restate in self._held.values() for each in restate())]
 
     def _add_file(self) -> None:
+        """Begin a file. Raises NoSpace, Unavailable only if it is the first one."""
         number = self._count + 1
-        path = self._directory / f"{BEFORE}{number}"
         try:
             self._make()
-            file = RecordFile(path, self._reserve, waits=self._sync is not None)
+            file = self._made(self._directory / f"{BEFORE}{number}")
         except NczfsError:
             if not self._files:
                 raise
             return  # no descriptor is left: the one that is there goes on
         self._files.append((number, file))
         self._count, self._age = number, self._age + 1
-        if self._sync is not None:
-            self._sync()
         if VALUES not in self._held:
             self._remove_before(number)
+
+    def _made(self, path: Path) -> RecordFile:
+        file = RecordFile(path, self._reserve, waits=self._sync is not None)
+        try:
+            if self._sync is not None:
+                self._sync()
+        except NczfsError:
+            self._try(file.remove)
+            raise
+        return file
 
     def _remove_before(self, number: int) -> None:
         """Remove files, once what they say stands in the one after them for good."""

@@ -27,6 +27,7 @@ _CRC: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = len(_MAGIC) + _SIZES.size + _CRC.size
 _ALIGNED: Final = 64  # where bytes begin that are mapped
 _BLOCK: Final = 16 << 20
+_PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # that the kernel takes in one call
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Packed = Sequence[bytes | memoryview]
@@ -242,7 +243,7 @@ class RecordFile:
         with disk(self.path):
             try:
                 while parts:
-                    parts = _after(parts, os.writev(self._fd, parts))
+                    parts = _after(parts, os.writev(self._fd, parts[:_PARTS_MAX]))
                 if self._waits:
                     os.fdatasync(self._fd)
             except OSError:

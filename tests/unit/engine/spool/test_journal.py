@@ -26,7 +26,7 @@ from nczfs.engine.spool.found import Found
 from nczfs.engine.spool.records import packed, read_log
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import AccessDenied, NoSpace, SpoolError, Unavailable
+from nczfs.errors import AccessDenied, NoSpace, OutOfDescriptors, SpoolError, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
@@ -466,6 +466,31 @@ def test_old_segments_go_when_everything_was_stored(
     mount.engine.close()
     spool.close()
     assert not spool.directory.exists()
+
+
+def test_a_file_of_the_log_that_begins_late_names_the_chunks_of_its_values(
+    mount: Mount,
+    memory: MemoryZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No descriptor is left when the file is to begin, and there is one a moment later."""
+    mount.write((0, 0), [[-1]])
+    monkeypatch.setattr(log, "FILE_BYTES", 1)
+    made = log.RecordFile
+    refused: list[Path] = []
+
+    def making(path: Path, *options: Any, **named: Any) -> Any:
+        if not refused:
+            refused.append(path)
+            raise OutOfDescriptors(str(path))
+        return made(path, *options, **named)
+
+    monkeypatch.setattr(log, "RecordFile", making)
+    mount.write((0, 0), [[-2]])
+    assert refused
+    assert recovered(killed(), memory) == ["v[0:1, 0:1]"]
+    assert stored(memory)[0, 0] == -2
 
 
 def test_the_entry_of_a_chunk_and_what_was_written_after_it_become_one(

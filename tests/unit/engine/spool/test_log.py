@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,9 +14,9 @@ from nczfs.engine.process import this_process
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
-from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.records import free, packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
-from nczfs.errors import NczfsError, NoSpace
+from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Stat, Version
@@ -306,6 +307,54 @@ def test_a_file_that_is_long_enough_takes_more_when_no_descriptor_is_left(budget
     budget.append(1)
     assert len(budget.files) == 2
     budget.log.close()
+
+
+def test_however_much_a_full_disk_left_unsaid_is_said_when_it_has_room(
+    budget: Budget, monkeypatch: pytest.MonkeyPatch, expected_warnings: ExpectedWarnings
+) -> None:
+    """The kernel takes 1,024 buffers in one call."""
+    expected_warnings.add("No space left on device")
+
+    def full(fd: int, parts: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    budget.append(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", full)
+        for number in range(2000):
+            budget.log.note({"is": "stored", "number": number})
+    budget.append(1)
+    assert budget.content.count(b'"stored"') == 2000
+    budget.log.close()
+
+
+def test_a_new_file_begins_with_however_much_holds(budget: Budget) -> None:
+    for number in range(2000):
+        said = [packed({"is": "file", "file": str(number)})]
+        budget.log.hold(str(number), lambda said=said: said)  # type: ignore[misc]
+    budget.append(1)
+    assert budget.content.count(b'"file":') == 2000
+    budget.log.close()
+
+
+def test_nothing_is_said_in_a_file_whose_name_a_power_failure_could_take_away(
+    tmp_path: Path,
+) -> None:
+    synced: list[bool] = []
+
+    def sync() -> None:
+        synced.append(len(synced) > 0)
+        if not synced[-1]:
+            raise Unavailable("the disk fails")
+
+    log = spool_log.Log(tmp_path, {"url": URL}, lambda: None, free, sync)
+    with pytest.raises(Unavailable):
+        log.append([packed({"is": "grown"})])
+    assert list(tmp_path.iterdir()) == []
+    log.append([packed({"is": "grown"})])
+    assert synced == [False, True]
+    assert b"grown" in (tmp_path / "log.1").read_bytes()
+    log.close()
 
 
 def test_numbers_that_were_said_before_a_file_began_anew_never_seem_to_hold(budget: Budget) -> None:
