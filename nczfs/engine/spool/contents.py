@@ -14,7 +14,7 @@ from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import CHUNK, RECORDS, ChunkDetails, KeptChunk, WrittenPart
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
 from nczfs.engine.spool.log import BEFORE, FORMAT
-from nczfs.engine.spool.records import Record, read_log
+from nczfs.engine.spool.records import Record, is_followed, read_log
 from nczfs.engine.spool.renames import RENAME, UnfinishedRename
 from nczfs.engine.spool.space import quoted
 from nczfs.engine.spool.staged import Staged
@@ -81,7 +81,7 @@ class LogContents:
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
     placed : arrays whose appended records all have a certain place since then.
-    problem : why not all of it could be understood.
+    problems : why not all of a file could be understood; what follows there is not known.
     is_whole : whether there are any, and they were read to their ends.
     written_at : when they were written last, in seconds since 1970.
     """
@@ -94,13 +94,18 @@ class LogContents:
         self.chunks: dict[_Place, Logged] = {}
         self.grown: dict[str, ChunkDetails] = {}
         self.placed: set[str] = set()
-        self.problem = ""
+        self.problems: dict[Path, str] = {}
         self.is_whole = bool(paths)
         self.written_at = 0.0
         self._bases: dict[_Place, Basis] = {}
         self._numbers: dict[int, tuple[_Place, Logged]] = {}
         for path in paths:
             self._read(path)
+
+    @property
+    def problem(self) -> str:
+        """One of the problems; "": there is none."""
+        return next(iter(self.problems.values()), "")
 
     def basis(self, key: str, unit: UnitIndex) -> Basis:
         """Return what the chunks of a unit are based on."""
@@ -114,12 +119,16 @@ class LogContents:
             for record in read_log(path):
                 self._take(record)
                 stop = record.stop
+            if stop < path.stat().st_size:
+                self.is_whole = False
+                if is_followed(path, stop):
+                    self.problems[path] = (
+                        f"{path}: damaged at byte {stop}, and not read from there on"
+                    )
         except _SENSELESS as error:
-            self.problem = f"{path}: cannot be understood from byte {stop} on: {error!r}"
+            self.problems[path] = f"{path}: cannot be understood from byte {stop} on: {error!r}"
         except (OSError, SpoolError) as error:
-            self.problem = str(error)
-        else:
-            self.is_whole &= stop == path.stat().st_size
+            self.problems[path] = str(error)
 
     def _take(self, record: Record) -> None:
         document = record.document

@@ -135,6 +135,10 @@ class Found:
         """
         if self.is_owned:
             raise SpoolError(f"{self.path}: its mount is running and keeps trying to store it")
+        if self.path.name.startswith(BEFORE) and self.home.needs_logs:
+            raise SpoolError(
+                f"{self.path}: says what other entries of the mount are; they go first"
+            )
         files = (self.path,) if self.entry is None else self.entry.files
         with disk(self.path):
             for path in files:
@@ -187,6 +191,12 @@ class Home:
     def found(self) -> list[Found]:
         """What is in it; of a living mount: what it leaves to `nczfs recover`."""
         return list(self._found.values())
+
+    @property
+    def needs_logs(self) -> bool:
+        """Return whether there is something that its logs describe."""
+        entries = [each.entry for each in self.found if not each.is_leftover]
+        return any(entry is not None for entry in entries)
 
     def say(self, *documents: Mapping[str, Any]) -> None:
         """Add records to the log of a mount that is gone, durably. Raises NoSpace, Unavailable."""
@@ -256,9 +266,9 @@ class Home:
             self._look_at_rest(files, contents, has_journal)
         for path, entry in saved.items():
             self._add(path.name, path, entry)
-        if contents.problem and not (self._found or self.in_use):
-            last = logs_in(self.directory)[-1]
-            self._add(last.name, last, None, contents.problem)
+        if not self.in_use:
+            for path, problem in contents.problems.items():
+                self._add(path.name, path, None, problem)
 
     def _look_at_objects(self, files: dict[str, Path], contents: LogContents) -> None:
         for name, staged in contents.staged.items():

@@ -127,6 +127,21 @@ def read_log(path: Path, *, unchecked: bool = False) -> Iterator[Record]:
         raise SpoolError(f"{path}: cannot be read: {error}") from error
 
 
+def is_followed(path: Path, stop: int) -> bool:
+    """Return whether a whole record begins somewhere behind a place of a file. Raises OSError.
+
+    Nothing follows what was torn when a process was killed: another program, or the disk, has
+    damaged what stands there.
+    """
+    with open(path, "rb") as file:
+        file.seek(stop)
+        data, at = file.read(), 0
+        while (at := data.find(_MAGIC, at + 1)) >= 0:
+            if _record_at(file.fileno(), path, stop + at) is not None:
+                return True
+    return False
+
+
 def _record_at(fd: int, path: Path, start: int) -> Record | None:
     head = os.pread(fd, _HEAD_BYTES, start)
     if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):

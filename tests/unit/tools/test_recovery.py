@@ -714,7 +714,7 @@ def test_an_object_entry_that_makes_no_sense_is_refused(
 ) -> None:
     version = objects.write(KEY, b"first")
     keep_object(spool_dir, url, b"ours!", version, missing, key)
-    assert len(put_back(spool_dir, force=True)) == 1
+    assert put_back(spool_dir, force=True) != []
     assert objects.read(KEY).data == b"first"
 
 

@@ -34,6 +34,7 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
 from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
+from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import Kept, left_by, recovered
 
@@ -608,10 +609,44 @@ def test_records_that_make_no_sense_end_the_reading(
         with segment.open("ab") as file:
             file.write(b"".join(packed(document, data)))
             file.write(b"".join(packed(inside, np.zeros(4, np.uint8))))
-        (found,) = recovery.entries(left)
+        damaged, found = recovery.entries(left)
+        assert "log.1: cannot be understood from byte " in damaged.problem
         values, flags = elements(found)
         assert flags.sum() == 1
         assert values[0, 0] == -1
+
+
+@pytest.mark.parametrize("senseless", [True, False])
+def test_what_can_no_longer_be_read_in_a_log_is_said_and_left_when_all_else_is_put_back(
+    mount: Mount, killed: Callable[[], Path], memory: MemoryZMap, senseless: bool
+) -> None:
+    mount.write((0, 0), [[-1]])
+    (segment,) = mount.segments()
+    begin = segment.stat().st_size
+    mount.write((0, 1), [[-2]])
+    mount.write((0, 2), [[-3]])
+    left = killed()
+    (log_file,) = left.glob("*/log.1")
+    content = log_file.read_bytes()
+    if senseless:
+        damage = b"".join(packed({"is": "cake"}))
+        log_file.write_bytes(content[:begin] + damage + content[begin:])
+    else:
+        log_file.write_bytes(content[: begin + 30] + b"?" + content[begin + 31 :])
+    damaged, found = recovery.entries(left)
+    with pytest.raises(SpoolError, match="says what other entries of the mount are; they go first"):
+        damaged.remove()
+    assert found.describe().endswith("v[0:1, 0:1]")
+    store = recovery.Store(Kept(memory), parse_url(URL))
+    assert store.put_back([found]) == [None]
+    found.remove()
+    store.close()
+    assert stored(memory)[0, :3].tolist() == [-1, 1, 2]
+    for _ in range(2):
+        (damaged,) = recovery.entries(left)
+        assert "log.1: cannot be understood" if senseless else "log.1: damaged" in damaged.problem
+    damaged.remove()
+    assert list(left.iterdir()) == []
 
 
 def test_the_disk_is_waited_for_where_a_power_failure_is_to_be_survived(
