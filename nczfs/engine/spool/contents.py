@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -71,7 +71,7 @@ class Logged:
 
 
 class LogContents:
-    """What the files of a log say, up to where they are torn.
+    """What the files of a log, in order, say up to where they are torn.
 
     Attributes
     ----------
@@ -86,8 +86,7 @@ class LogContents:
     written_at : when they were written last, in seconds since 1970.
     """
 
-    def __init__(self, directory: Path) -> None:
-        paths = logs_in(directory)
+    def __init__(self, paths: Sequence[Path]) -> None:
         self.url = ""
         self.process: ProcessIdentity | None = None
         self.staged: dict[str, Staged] = {}

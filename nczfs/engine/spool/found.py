@@ -165,6 +165,7 @@ class Home:
         self.in_use = False
         self.is_foreign = any(map(is_foreign, [directory, *logs_in(directory)]))
         self._found: dict[str, Found] = {}
+        self._logs: list[Path] = []
         self._log: RecordFile | None = None
         self._unneeded: list[Path] = []
         self._unsaid: list[Mapping[str, Any]] = []
@@ -205,6 +206,7 @@ class Home:
             number = int(logs[-1].suffix[1:]) + 1 if logs else 1
             path = self.directory / f"{BEFORE}{number}"
             self._log = RecordFile(path, free, waits=True)
+            self._logs.append(path)
             with disk(self.directory):
                 sync_directory(self.directory)
         heading = [] if self._log.size else [{"is": "log", "format": FORMAT}]
@@ -238,10 +240,11 @@ class Home:
                 self._unsaid.clear()
 
     def _look(self, files: dict[str, Path], *, has_journal: bool) -> None:
-        contents = LogContents(self.directory)
+        self._logs = logs_in(self.directory)
+        contents = LogContents(self._logs)
         self.url = contents.url or self.url  # the lock is synced for journal=fsync alone
         self.process = contents.process
-        for path in logs_in(self.directory):
+        for path in self._logs:
             files.pop(path.name, None)
         self._look_at_objects(files, contents)
         chunks: list[KeptChunk] = []
@@ -306,10 +309,13 @@ class Home:
         self._found[whole] = Found(self, whole, path, entry, problem)
 
     def _tidy(self) -> None:
-        """Remove what is stored, and the directory where nothing else is left."""
+        """Remove what is stored, and the directory where nothing else is left.
+
+        Nothing else goes: a mount may have begun to use the directory since it was looked at.
+        """
         if self.in_use or (self._found and not self._unneeded):
             return
-        with _locked(self.directory, fcntl.LOCK_EX) as is_ours, contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), _locked(self.directory, fcntl.LOCK_EX) as is_ours:
             if not is_ours:
                 return
             while self._unneeded:
@@ -318,7 +324,7 @@ class Home:
                 return
             if self._log is not None:
                 self._log.close()
-            for path in [*logs_in(self.directory), self.directory / LOCK]:
+            for path in [*self._logs, self.directory / LOCK]:
                 path.unlink(missing_ok=True)
             self.directory.rmdir()
             sync_directory(self.directory.parent)
@@ -348,7 +354,8 @@ def _said_of(directory: Path) -> dict[str, Any]:
 
 def _lock_of(directory: Path, flags: int) -> int:
     """Open the lock's file of a mount. Raises OSError: also if it is a link, or no regular file."""
-    fd = os.open(directory / LOCK, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(directory / LOCK, flags, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "is not a regular file", str(directory / LOCK))
@@ -359,20 +366,25 @@ def _lock_of(directory: Path, flags: int) -> int:
 def _locked(directory: Path, how: int) -> Iterator[bool]:
     """Lock the directory of a mount that is gone. Returns whether that succeeded.
 
+    To remove it takes the lock that a mount takes which has just made it (`Spool`), so the file is
+    made where it is missing.
+
     Raises
     ------
     OSError : that cannot be seen.
     """
+    is_removing = how == fcntl.LOCK_EX
     try:
-        fd = _lock_of(directory, os.O_RDWR)
+        fd = _lock_of(directory, os.O_RDWR | (os.O_CREAT if is_removing else 0))
     except FileNotFoundError:
-        yield True
+        yield not is_removing
         return
     try:
         fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
+        is_there = not is_removing or os.path.samestat(os.fstat(fd), os.stat(directory / LOCK))
+    except (BlockingIOError, FileNotFoundError):
         yield False
     else:
-        yield True
+        yield is_there
     finally:
         os.close(fd)

@@ -36,7 +36,7 @@ def test_a_file_that_does_not_name_what_was_mounted_leaves_it_as_it_was(director
     """Such as that of `nczfs recover`."""
     said(directory, 1, HEADING)
     said(directory, 2, {"is": "log", "format": FORMAT}, {"is": "placed", "key": "v"})
-    contents = LogContents(directory)
+    contents = LogContents(logs_in(directory))
     assert (contents.url, contents.problem, contents.is_whole) == ("memory://s", "", True)
     assert contents.placed == {"v"}
 
@@ -48,4 +48,7 @@ def test_where_a_file_cannot_be_understood_is_said(
     said(directory, 1, *before)
     start = (directory / f"{BEFORE}1").stat().st_size
     said(directory, 1, *before, {"is": "cake"})
-    assert f"log.1: cannot be understood from byte {start} on: " in LogContents(directory).problem
+    assert (
+        f"log.1: cannot be understood from byte {start} on: "
+        in LogContents(logs_in(directory)).problem
+    )

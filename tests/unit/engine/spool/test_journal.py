@@ -23,7 +23,7 @@ from nczfs.engine.spool import log
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.found import Found
-from nczfs.engine.spool.records import packed, read_log
+from nczfs.engine.spool.records import RecordFile, packed, read_log
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import AccessDenied, NoSpace, OutOfDescriptors, SpoolError, Unavailable
@@ -478,14 +478,13 @@ def test_a_file_of_the_log_that_begins_late_names_the_chunks_of_its_values(
     """No descriptor is left when the file is to begin, and there is one a moment later."""
     mount.write((0, 0), [[-1]])
     monkeypatch.setattr(log, "FILE_BYTES", 1)
-    made = log.RecordFile
     refused: list[Path] = []
 
     def making(path: Path, *options: Any, **named: Any) -> Any:
         if not refused:
             refused.append(path)
             raise OutOfDescriptors(str(path))
-        return made(path, *options, **named)
+        return RecordFile(path, *options, **named)
 
     monkeypatch.setattr(log, "RecordFile", making)
     mount.write((0, 0), [[-2]])

@@ -87,7 +87,7 @@ def test_a_mount_and_who_reads_its_log_know_the_same(tmp_path: Path) -> None:
         staged.truncate(at + 20)
         said = staged._log._said
         assert said is not None
-        found = LogContents(spool.directory).staged[staged.path.name]
+        found = LogContents(logs_in(spool.directory)).staged[staged.path.name]
         assert found.document("") == said.document("")
     staged.discard()
 
@@ -195,7 +195,7 @@ def test_what_recover_says_goes_into_a_file_of_its_own(
         file.write(log.read_bytes()[:50])  # torn
     (found,) = recovery.entries(left)
     found.home.say({"is": "done", "file": found.path.name})
-    assert LogContents(found.home.directory).staged == {}
+    assert LogContents(logs_in(found.home.directory)).staged == {}
     assert os.listdir(left) != []
 
 
@@ -208,7 +208,7 @@ def test_what_recover_says_survives_a_power_failure(tmp_path: Path) -> None:
     with disk.watched():
         found.home.say({"is": "done", "file": found.path.name})
     after = disk.after_failure(tmp_path / "after") / found.home.directory.name
-    assert LogContents(after).staged == {}
+    assert LogContents(logs_in(after)).staged == {}
 
 
 def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_path: Path) -> None:
@@ -396,5 +396,5 @@ def test_a_log_names_the_process_that_writes_it(tmp_path: Path) -> None:
     """Others tell by it whether the mount lives."""
     spool = journaling(tmp_path)
     begun(spool, "key")
-    assert LogContents(spool.directory).process == this_process()
+    assert LogContents(logs_in(spool.directory)).process == this_process()
     spool.close()

@@ -6,12 +6,15 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nczfs.engine.spool import space
+from nczfs.engine.spool.found import Home
+from nczfs.engine.spool.log import FORMAT
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import (
     END_BYTES,
@@ -99,6 +102,64 @@ def test_a_directory_that_is_taken_for_a_dead_mounts_while_it_is_made_is_made_ag
     assert recovery.entries(tmp_path) == []
     assert path.read_bytes() == b"unsaved"
     spool.close()
+
+
+def test_a_directory_that_a_mount_is_just_making_is_not_removed_with_what_it_writes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has looked at it, and there was no lock yet."""
+    spool = Spool(tmp_path)
+    spool.directory.mkdir()
+    path: list[Path] = []
+    goes_on = threading.Event()
+    mount = threading.Thread(target=lambda: path.append(spool.new_path("a")))
+    lock, unlink = fcntl.flock, Path.unlink
+
+    def flock(fd: int, operation: int) -> None:
+        if threading.current_thread() is mount:
+            try:
+                lock(fd, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                goes_on.set()
+                lock(fd, operation)
+        else:
+            lock(fd, operation)
+
+    def unlinking(path: Path, missing_ok: bool = False) -> None:
+        if mount.ident is None:
+            mount.start()
+            while mount.is_alive() and not goes_on.wait(0.01):
+                pass
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(Path, "unlink", unlinking)
+    assert recovery.entries(tmp_path) == []
+    mount.join()
+    path[0].write_bytes(b"unsaved")
+    assert sorted(each.name for each in spool.directory.iterdir()) == [path[0].name, LOCK, "log.1"]
+    assert recovery.entries(tmp_path) == []
+    assert path[0].read_bytes() == b"unsaved"
+    path[0].unlink()
+    spool.close()
+
+
+def test_of_a_directory_that_a_mount_has_made_since_nothing_is_removed_when_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mount").mkdir()
+    tidy = Home._tidy
+    said = b"".join(packed({"is": "log", "format": FORMAT}))
+
+    def tidying(home: Home) -> None:
+        (home.directory / LOCK).touch()
+        (home.directory / "log.1").write_bytes(said)
+        tidy(home)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "_tidy", tidying)
+        assert recovery.entries(tmp_path) == []
+    assert (tmp_path / "mount/log.1").read_bytes() == said
 
 
 @pytest.mark.parametrize(
