@@ -172,11 +172,9 @@ class StagedFile:
         with self._moving:
             if size < self.size:
                 self._preserve(size, self.size)
-            is_shorter = size < self.size
             self._cut(size)
         self.changes += 1
-        if is_shorter:
-            self._log.cut(size)
+        self._log.cut(size)
 
     def snapshot(self) -> StagedSnapshot:
         """Return the file as it is now, unaffected by later writes; to be closed."""

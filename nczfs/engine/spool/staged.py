@@ -134,6 +134,7 @@ class StagedLog:
         self._path = path
         self._fd = fd
         self._said: Staged | None = None
+        self._unsaid: list[dict[str, Any]] = []  # what was done when the disk failed
         self.is_wanted = spool.survives is not Survives.NOTHING
 
     def begin(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
@@ -159,27 +160,25 @@ class StagedLog:
         """Note what the file is to become from now on, as `begin` does. Never raises."""
         if self._said is not None:
             try:
+                if self._unsaid:
+                    self._sync()
                 self._say(Staged.begun(key, replaces, missing))
             except NczfsError as error:
                 log.warning("%s: the log has what it was to replace before: %s", self._path, error)
 
     def wrote(self, missed: Iterable[tuple[int, int]]) -> None:
         """Note a write to the file; `missed` are the ranges of which it had no bytes before."""
-        if self._said is not None:
-            self._sync()
-            ranges = list(missed)
-            self._add({"is": "filled", "ranges": ranges} if ranges else None)
+        ranges = list(missed)
+        self._done({"is": "filled", "ranges": ranges} if ranges else None)
 
     def cut(self, size: int) -> None:
         """Note that the size of the file was set."""
-        if self._said is not None:
-            self._sync()
-            self._add({"is": "cut", "size": size})
+        self._done({"is": "cut", "size": size})
 
     def sending(self, attempt: Sent) -> None:
         """Note that the file is sent to the store as of some time. Never raises."""
         try:
-            self._add({"is": "sending", "sent": attempt.document()})
+            self._add([{"is": "sending", "sent": attempt.document()}])
         except NczfsError as error:
             log.warning("%s: the log lacks what is sent: %s", self._path, error)
 
@@ -227,19 +226,28 @@ class StagedLog:
         """Append all records of the file."""
         with self._log.lock:
             self._log.append([packed(said.document(self._path.name))], always=True)
-            self._said = said
+            self._said, self._unsaid = said, []
             self._log.hold(self._path.name, self._records)
 
-    def _add(self, document: dict[str, Any] | None) -> None:
-        """Append one more record, if there are any; a failed one comes with the next."""
-        with self._log.lock:
-            if self._said is None:
-                return
+    def _done(self, document: dict[str, Any] | None) -> None:
+        """Note what was done to the file, once it is on the disk; None: nothing to be said.
+
+        Where that fails, it is noted when the disk has what is done next.
+        """
+        if self._said is not None:
             if document is not None:
-                self._said.take(document)
-                self._log.owe({**document, "file": self._path.name})
-            else:
-                self._log.owe()
+                self._unsaid.append(document)
+            self._sync()
+            documents, self._unsaid = self._unsaid, []
+            self._add(documents)
+
+    def _add(self, documents: list[dict[str, Any]]) -> None:
+        """Append more records; failed ones come with the next."""
+        with self._log.lock:
+            if self._said is not None:
+                for each in documents:
+                    self._said.take(each)
+                self._log.owe(*({**each, "file": self._path.name} for each in documents))
 
     def _records(self) -> list[Packed]:
         if self._said is None or (self._said.kept is not None and not _is_there(self._path)):

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,38 @@ def test_a_mount_and_who_reads_its_log_know_the_same(tmp_path: Path) -> None:
         found = LogContents(logs_in(spool.directory)).staged[staged.path.name]
         assert found.document("") == said.document("")
     staged.discard()
+
+
+@pytest.mark.parametrize(
+    ("survives", "call"), [(Survives.POWER, "fdatasync"), (Survives.KILL, "writev")]
+)
+def test_what_was_done_when_the_disk_failed_is_said_with_what_is_done_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: Survives, call: str
+) -> None:
+    """SEMANTICS W21: the program tries again, and the disk takes it."""
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def fail(change: Callable[[], None]) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failing)
+            with pytest.raises(Unavailable):
+                change()
+
+    spool = journaling(tmp_path, survives)
+    written, cut = begun(spool, "written"), begun(spool, "cut")
+    fail(lambda: written.write(10, b"new"))
+    written.write(10, b"new")
+    fail(lambda: cut.truncate(30))
+    cut.truncate(100)
+    found = found_in(left_by(tmp_path / "spool", tmp_path / "left"))
+    assert found["written"].missing == ((0, 10), (13, 100))
+    assert (found["cut"].missing, found["cut"].data.size) == (((0, 30),), 100)
+    for staged in (written, cut):
+        staged.note_saved()
+        staged.discard()
+    spool.close()
 
 
 @pytest.mark.parametrize("survives", Survives)
