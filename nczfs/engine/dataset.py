@@ -69,9 +69,9 @@ class Engine:
         self.ledger = Ledger(self.options.memory_limit_bytes // LEDGER_SHARE, self.cache.claim)
         self.texts: Shelf[object, bytes] = Shelf(self.ledger)
         self.shards = ShardMemory(ShardIndexes(Shelf(self.ledger)), self.cache.claim)
-        self.arrays = StoredArrays()
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
         self.journal = Journal(spool.log) if spool is not None and is_kept else None
+        self.arrays = StoredArrays(self.journal.moving if self.journal is not None else None)
         self.writeback = WriteBack(
             self.cache,
             self.pools,

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 from typing import ClassVar
@@ -147,13 +148,20 @@ def newest_revision(arrays: Iterable[StoredArray]) -> int:
 class StoredArrays:
     """The arrays that are open or have chunks in memory. `_lock` guards the map.
 
+    Parameters
+    ----------
+    moving : returns what encloses a move from one prefix to another; None: nothing does.
+
     Attributes
     ----------
     gate : is closed where arrays move; a thread that stores a chunk or a document is inside.
     nodes : of which files are open; they move with their arrays.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, moving: Callable[[Prefix, Prefix], AbstractContextManager[None]] | None = None
+    ) -> None:
+        self._moving = moving or (lambda prefix, goal: nullcontext())
         self.gate = Gate()
         self.nodes = NodePlaces()
         self._lock = threading.Lock()
@@ -180,7 +188,7 @@ class StoredArrays:
 
     def move(self, zmap: ZMap, prefix: Prefix, goal: Prefix) -> None:
         """Move the arrays at or below a prefix to another one. The caller has closed the gate."""
-        with self._lock:
+        with self._lock, self._moving(prefix, goal):
             self.nodes.move(zmap, prefix, goal)
             there = {key: a for key, a in self._known.items() if a.is_within(zmap, prefix)}
             for key, array in there.items():

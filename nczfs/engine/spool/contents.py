@@ -20,6 +20,7 @@ from nczfs.engine.spool.space import quoted
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, MetadataError, SpoolError
 from nczfs.model.boxes import Box, whole
+from nczfs.zmap.keys import Prefix, is_within, moved, parse_prefix
 
 _SENSELESS: Final = (KeyError, TypeError, ValueError, OverflowError, BadKey, MetadataError)
 _Place = tuple[str, tuple[int, ...]]
@@ -159,6 +160,8 @@ class LogContents:
                 self.placed.add(str(document["key"]))
             case "settled":
                 self.grown.pop(str(document["key"]), None)
+            case "moved":
+                self._move(parse_prefix(str(document["from"])), parse_prefix(str(document["to"])))
             case "file":
                 self.staged[str(document["file"])] = Staged.parsed(document)
             case "filled" | "cut" | "sending":
@@ -168,6 +171,16 @@ class LogContents:
                 self.staged.pop(str(document["file"]), None)
             case kind:
                 raise ValueError(f"{kind!r} is no record of a log")
+
+    def _move(self, prefix: Prefix, goal: Prefix) -> None:
+        """Have what is at or below a prefix at another one."""
+
+        def new(key: str) -> str:
+            return moved(key, prefix, goal) if is_within(key, prefix) else key
+
+        self.chunks = {(new(key), index): each for (key, index), each in self.chunks.items()}
+        self._bases = {(new(key), unit): each for (key, unit), each in self._bases.items()}
+        self.grown = {new(key): each for key, each in self.grown.items()}
 
     def _logged(self, place: _Place, described: Logged) -> Logged:
         known = self.chunks.get(place)

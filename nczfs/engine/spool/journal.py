@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.plaindata import frozen
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.keys import Prefix, is_within, moved
 
 _Place = tuple[Prefix, ChunkIndex]
 
@@ -72,8 +73,8 @@ class Journal:
         if not box.size:
             return
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        place, unit = (io.prefix, index), io.unit(index)
         with self.log.lock:
+            place, unit = (io.prefix, index), io.unit(index)
             age = self.log.open()
             dirty = self._dirty.setdefault((io.prefix, unit), set())
             array, number, said_at = self._known.get(place, (None, -1, -1))
@@ -98,8 +99,8 @@ class Journal:
 
     def stored(self, io: ChunkStore, index: ChunkIndex, *, is_last: bool) -> None:
         """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""
-        place = (io.prefix, io.unit(index))
         with self.log.lock:
+            place = (io.prefix, io.unit(index))
             void = []
             dirty = self._dirty.get(place, set())
             if index in dirty:
@@ -117,6 +118,26 @@ class Journal:
             self.log.append([packed(_grown(prefix, array))])
             self._growing[prefix] = _Growth(array, is_pending)
             self.log.hold(VALUES, self._records)
+
+    @contextmanager
+    def moving(self, prefix: Prefix, goal: Prefix) -> Iterator[None]:
+        """Move what is unsaved at or below a prefix to another one, with the block. Never raises.
+
+        Nothing is noted of a place during the block, which changes the prefixes of arrays.
+        """
+
+        def new(key: Prefix) -> Prefix:
+            return Prefix(moved(key, prefix, goal)) if is_within(key, prefix) else key
+
+        with self.log.lock:
+            yield
+            if any(
+                is_within(key, prefix) for key in (*(k for k, _ in self._dirty), *self._growing)
+            ):
+                self.log.note({"is": "moved", "from": prefix, "to": goal})
+            self._known = {at: e for at, e in self._known.items() if not is_within(at[0], prefix)}
+            self._dirty = {(new(key), unit): each for (key, unit), each in self._dirty.items()}
+            self._growing = {new(key): each for key, each in self._growing.items()}
 
     def keeps_length(self, prefix: Prefix, axis: int, length: int) -> bool:
         """Return whether it has such a length of an array, or a greater one."""

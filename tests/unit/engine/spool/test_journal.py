@@ -26,6 +26,7 @@ from nczfs.engine.spool.found import Found
 from nczfs.engine.spool.records import RecordFile, packed, read_log
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.renaming import _Renaming
 from nczfs.errors import AccessDenied, NoSpace, OutOfDescriptors, SpoolError, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
@@ -36,7 +37,7 @@ from nczfs.zmap.keys import ROOT
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
-from tests.support.killed import Kept, left_by, recovered
+from tests.support.killed import Kept, copied, left_by, recovered
 
 FIELD = np.arange(24, dtype="<i4").reshape(4, 6)
 CHUNKS = (2, 3)
@@ -491,6 +492,28 @@ def test_a_file_of_the_log_that_begins_late_names_the_chunks_of_its_values(
     assert refused
     assert recovered(killed(), memory) == ["v[0:1, 0:1]"]
     assert stored(memory)[0, 0] == -2
+
+
+def test_what_is_written_while_a_variable_is_being_renamed_is_put_back_under_its_new_name(
+    mount: Mount,
+    memory: MemoryZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    array, commit = mount.array(), _Renaming.commit
+
+    def committing(renaming: _Renaming) -> None:
+        array.write_box(Box((0, 0), (1, 1)), np.array([[-1]], "i4"))
+        mount.write((0, 0), [[-2]], "w")
+        commit(renaming)
+
+    monkeypatch.setattr(_Renaming, "commit", committing)
+    mount.editor.rename("v", "x")
+    again = copied(memory)
+    assert recovered(killed(), again) == ["x[0:1, 0:1]", "w[0:1, 0:1]"]
+    assert stored(again, "x")[0, 0] == -1
+    mount.dataset.store(("x",))
+    assert recovered(killed(), memory) == ["w[0:1, 0:1]"]
 
 
 def test_the_entry_of_a_chunk_and_what_was_written_after_it_become_one(
