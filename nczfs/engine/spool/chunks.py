@@ -327,7 +327,7 @@ class KeptChunk(SpoolEntry):
 
     def flags(self) -> Values:
         """Return which elements were written, in the chunk's shape. Raises SpoolError."""
-        found = np.zeros(self.details.chunk_shape, bool)
+        found = self._blank(np.dtype(bool))
         for piece in self.pieces:
             piece.mark(found)
         return found
@@ -344,12 +344,19 @@ class KeptChunk(SpoolEntry):
         ------
         SpoolError : the entry is damaged; CodecError.
         """
-        values = np.zeros(self.details.chunk_shape, dtype)
+        values = self._blank(dtype)
         index = self.details.index
         decode = None if io is None else lambda data: io.pipeline(index).decode(data)
         for piece in self.pieces:
             piece.put(values, decode)
         return values
+
+    def _blank(self, dtype: np.dtype[Any]) -> Values:
+        shape = self.details.chunk_shape
+        try:
+            return np.zeros(shape, dtype)
+        except (ValueError, MemoryError) as error:
+            raise SpoolError(f"{self.key}: no chunk of the shape {shape} fits: {error}") from error
 
     def describe(self) -> str:
         """As of an entry."""

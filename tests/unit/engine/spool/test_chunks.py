@@ -306,6 +306,18 @@ def test_which_bytes_of_an_entry_are_damaged_is_said(spool: Spool, at: int, what
         kept(saved.path).values(np.dtype("i4"))
 
 
+@pytest.mark.parametrize("length", [1 << 62, 1 << 70])
+def test_a_chunk_that_no_memory_has_room_for_is_refused(spool: Spool, length: int) -> None:
+    """Whoever lists or recovers a spool goes on with the other entries."""
+    saved = save(spool, chunk_io("<i4", (3,)), frozen(np.zeros(3, "i4")))
+    entry = kept(saved.path)
+    large = replace(entry, details=replace(entry.details, chunk_shape=(length,)))
+    with pytest.raises(SpoolError, match=f"no chunk of the shape .{length},. fits"):
+        large.describe()
+    with pytest.raises(SpoolError, match="fits"):
+        large.values(np.dtype("i4"))
+
+
 def test_elements_of_variable_length_are_nothing_without_their_variable(spool: Spool) -> None:
     zmap = MemoryZMap()
     with open_zmap(zmap, "w", format="zarr2") as dataset:
