@@ -195,6 +195,9 @@ def chunks_of(
 ) -> Iterator[tuple[str, KeptChunk]]:
     """Return the chunks and lengths of a log, merged with older entries: names, and entries.
 
+    Where the unit was stored in between, an entry stays by itself: the store has it, and newer
+    elements over it perhaps, or another client has replaced that.
+
     Parameters
     ----------
     saved : entries by their own files, the oldest first; those that are merged are taken out.
@@ -211,8 +214,13 @@ def chunks_of(
         at.setdefault((each.key, each.details.index), []).append(each)
     for key, index, voided, chunk in logged:
         details = chunk.details
+        basis = contents.basis(key, details.unit)
         there = at.get((key, index), []) if chunk.pieces else []
-        older = [each for each in there if each.details.is_like(details)]
+        older = [
+            each
+            for each in there
+            if each.details.is_like(details) and each.written_ns >= basis.written_ns
+        ]
         for each in older:
             del saved[each.files[0]]
             details = details.grown(each.details)
@@ -226,9 +234,7 @@ def chunks_of(
                 files=tuple(path for each in older for path in each.files),
                 voiding={"is": voided, "key": key, "index": index},
                 details=details,
-                basis=contents.basis(key, details.unit).since(
-                    min([chunk.written_ns, *(each.written_ns for each in older)])
-                ),
+                basis=basis.since(min([chunk.written_ns, *(each.written_ns for each in older)])),
                 pieces=(*(piece for each in older for piece in each.pieces), *chunk.pieces),
             ),
         )

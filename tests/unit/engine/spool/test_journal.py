@@ -27,6 +27,8 @@ from nczfs.engine.spool.records import RecordFile, packed, read_log
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.renaming import _Renaming
+from nczfs.engine.writing.dirty import DirtyChunk
+from nczfs.engine.writing.saving import Saver
 from nczfs.errors import AccessDenied, NoSpace, OutOfDescriptors, SpoolError, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.model.boxes import Box
@@ -531,6 +533,35 @@ def test_the_entry_of_a_chunk_and_what_was_written_after_it_become_one(
     assert "the mount was killed" not in found.entry.reason
     assert recovered(left, memory) == ["v[0:1, 0:2]"]
     assert stored(memory)[0, :3].tolist() == [-1, -3, 2]
+
+
+def test_an_entry_that_is_stored_is_not_put_back_with_what_was_written_since(
+    mount: Mount,
+    memory: MemoryZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mount is killed before it removes the entry."""
+    mount.write((0, 0), [[-1]])
+    mount.faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"}), repeats=10**9))
+    with pytest.raises(AccessDenied):
+        mount.flush()
+    mount.write((0, 0), [[-2]])
+    mount.faulty.arm()
+    forget = Saver.forget
+    left: list[tuple[Path, MemoryZMap]] = []
+
+    def forgetting(saver: Saver, chunk: DirtyChunk) -> None:
+        if not left:
+            mount.write((0, 1), [[-3]])
+            left.append((killed(), copied(memory)))
+        forget(saver, chunk)
+
+    monkeypatch.setattr(Saver, "forget", forgetting)
+    mount.flush()
+    ((spool_dir, then),) = left
+    recovered(spool_dir, then)
+    assert stored(then)[0, :3].tolist() == [-2, -3, 2]
 
 
 def test_the_last_values_stay_in_the_journal_when_they_cannot_be_saved_at_the_end(
