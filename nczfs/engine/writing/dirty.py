@@ -45,7 +45,7 @@ class DirtyUnit:
 
     `lock` guards all attributes that are not set at construction, and those of the chunks. It is
     held while elements are copied, never during a request to the store or while a codec runs. The
-    dict of chunks is changed under the lock of the map, and read under either.
+    dict of chunks is changed under the lock of the map: without that, a copy of it is gone through.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class DirtyUnit:
             with self.lock:
                 if self.sent is parts:  # no other thread has done it, and it was not stored
                     self.basis, self.sent = self.basis.sending(digest), None
-                    taken = ((chunk, chunk.taken) for chunk in self.chunks.values())
+                    taken = [(chunk, chunk.taken) for chunk in list(self.chunks.values())]
                     self.attempts.note(digest, taken, self.basis.sent)
 
     @property
@@ -135,13 +135,13 @@ class DirtyUnit:
         """Return what entries of the spool do not say of what was sent. The caller holds `lock`."""
         return [
             (chunk.saved, self.attempts.untold(chunk, chunk.saved))
-            for chunk in self.chunks.values()
+            for chunk in list(self.chunks.values())
             if chunk.saved is not None
         ]
 
     def own(self) -> None:
         """Copy lent values, so that the lender gets them back. The caller holds `lock`."""
-        for chunk in self.chunks.values():
+        for chunk in list(self.chunks.values()):
             chunk.own()
 
     def settle(

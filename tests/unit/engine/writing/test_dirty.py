@@ -17,6 +17,7 @@ from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.chunks import Saved
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.writing.attempts import Attempts
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.engine.writing.written import WrittenMask
@@ -465,3 +466,26 @@ def test_a_chunk_that_is_gone_gives_nothing() -> None:
     settle(dirty, full(1), "1")
     assert dirty.complete_with(full(5)) is None
     assert taken(dirty) is None
+
+
+@pytest.mark.parametrize("what", ["own", "untold", "note_sent"])
+def test_what_is_asked_of_a_unit_goes_on_while_another_chunk_of_it_becomes_dirty(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    dirty = chunk()
+    unit = dirty.unit
+    dirty.write(ROW0, full(1)[:1])
+    parked(dirty)
+    unit.sent = [b"sent"]
+
+    def beside(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            unit.chunks[1, 0] = DirtyChunk(unit, (1, 0), WHOLE)
+            return call(*arguments)
+
+        return called
+
+    for owner, name in ((DirtyChunk, "own"), (Attempts, "untold"), (Attempts, "note")):
+        monkeypatch.setattr(owner, name, beside(getattr(owner, name)))
+    getattr(unit, what)()
+    assert len(unit.chunks) == 2
