@@ -267,12 +267,14 @@ class DirtyMap:
 
         Raises
         ------
-        Unavailable : it cannot be read; nothing is taken out.
+        Unavailable, StructureChanged : it cannot be read, or its array is gone; nothing is taken
+            out.
         """
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is None:
                 return None
+            chunk_id[0].check()
             with chunk.lock:
                 left = chunk.without(box)
                 self._remove(chunk_id, chunk)

@@ -81,11 +81,12 @@ class Saver:
     def abandon(self, chunk: DirtyChunk) -> bool:
         """Save a chunk of an array that is gone. Returns whether it need not be held any more."""
         self.save_or_tell(chunk)
-        if chunk.saved is not None and self._spool is not None:
-            self._spool.keep(chunk.saved.path, chunk.saved.end())
-            key = chunk.key
-            log.error("%s: %s; saved in %s", key, chunk.unit.error, chunk.saved.path)
-        return chunk.is_saved or self._spool is None
+        saved = chunk.saved
+        if self._spool is None or saved is None or not chunk.is_saved:
+            return self._spool is None
+        self._spool.keep(saved.path, saved.end())
+        log.error("%s: %s; saved in %s", chunk.key, chunk.unit.error, saved.path)
+        return True
 
     def forget(self, chunk: DirtyChunk) -> None:
         """Remove the entry of a chunk that is gone."""

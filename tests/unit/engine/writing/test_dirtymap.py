@@ -14,7 +14,7 @@ from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
-from nczfs.errors import Unavailable
+from nczfs.errors import StructureChanged, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.testing.faults import Fault, Faulty
@@ -70,6 +70,18 @@ def test_a_chunk_that_leaves_is_forgotten_and_its_memory_given_back(mount: Mount
     assert mount.engine.cache.used_bytes == unused
     assert not left.unit.chunks
     assert dirty.drop(first) is None
+
+
+def test_of_an_array_that_is_gone_nothing_is_taken_out(mount: Mount) -> None:
+    """The next flush puts it into the spool."""
+    dirty, here = mount.writeback._dirty, (mount.v.stored, (0,))
+    mount.write(0, 1, 2)
+    mount.v.stored.end("another client has removed it")
+    with pytest.raises(StructureChanged):
+        dirty.retract(here, Box((0,), (1,)))
+    chunk = dirty.chunks[here]
+    assert chunk.copy_of(Box((0,), (2,))).tolist() == [1, 2]
+    dirty.drop(here)
 
 
 def test_a_chunk_that_left_is_made_anew(mount: Mount) -> None:

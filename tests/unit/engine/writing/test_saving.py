@@ -11,18 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.spool import basis, chunks
 from nczfs.engine.spool.basis import Sent
 from nczfs.engine.spool.chunks import Attempt, KeptChunk, Saved, save_chunk
+from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import add_record
 from nczfs.engine.spool.records import Packed
-from nczfs.engine.spool.space import Spool, Survives
+from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.writing import dirty, saving
 from nczfs.engine.writing.dirty import DirtyUnit
-from nczfs.errors import AccessDenied, NoSpace, Unavailable
+from nczfs.errors import AccessDenied, NoSpace, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault
 from nczfs.tools import recovery
@@ -176,6 +178,39 @@ def test_where_the_spool_takes_nothing_either_it_is_kept_in_memory_and_said(
         assert mount.read(0, 1) == [1]
         assert mount.entries() == []
     assert stored(memory)[0] == 1
+
+
+def test_what_is_newer_than_the_entry_of_an_array_that_is_gone_is_kept_until_the_spool_has_it(
+    memory: MemoryZMap, tmp_path: Path, expected_warnings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SEMANTICS W90."""
+    expected_warnings.add("v/0: kept in memory only: .*--max-spool-size|removed.*; saved in")
+    with mounted(memory, tmp_path) as mount:
+        mount.zmap.arm(REFUSED)
+        mount.write(0, 1)
+        with pytest.raises(AccessDenied):
+            mount.writeback.flush()
+        mount.write(1, 2)
+        mount.zmap.arm()
+        memory.delete(parse_key("v/.zarray"))
+        mount.v.writer().confirm.doubt()
+        mount.spool.bytes_max = 10
+        used = mount.spool.bytes_used
+        with pytest.raises(StructureChanged):
+            mount.writeback.flush()
+        assert "saved in" not in caplog.text
+        assert (mount.spool.bytes_used, mount.spool.kept_count) == (used, 0)
+        mount.spool.bytes_max = None
+        with pytest.raises(StructureChanged):
+            mount.writeback.flush()
+        assert "saved in" in caplog.text
+        assert mount.writeback.unsaved == 0
+        (path,) = mount.spool.directory.glob(f"*{SUFFIX}")
+        entry = read_entry(path)
+        assert isinstance(entry, KeptChunk)
+        assert entry.values(np.dtype("i4"))[:2].tolist() == [1, 2]
+        path.unlink()
+        mount.v.stored.has_lost = False  # it has been told
 
 
 def test_a_whole_chunk_that_is_refused_is_spooled_like_any_other(
