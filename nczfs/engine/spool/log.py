@@ -148,18 +148,19 @@ class Log:
             self._held[name] = restate
 
     def release(self, name: str) -> bool:
-        """Release a stored name. Returns whether the log is empty now. Never raises."""
+        """Release a stored name. Returns whether the log is empty now, for good. Never raises."""
         with self.lock:
             self._held.pop(name, None)
             if VALUES not in self._held:
                 self._remove_before(self._count)
             if self._held:
                 return False
+            filled = [file for _, file in self._files if file.size]
+            self._age += len(filled)
+            cleared = [self._try(file.clear) for file in filled]
+            if not all(cleared):
+                return False
             self._owed.clear()
-            for _, file in self._files:
-                if file.size:
-                    self._try(file.clear)
-                    self._age += 1
             return True
 
     def ended(self) -> int | None:
@@ -238,8 +239,10 @@ class Log:
             except NczfsError as error:
                 log.warning("the spool still holds data that are stored: %s", error)
 
-    def _try(self, do: Callable[[], None]) -> None:
+    def _try(self, do: Callable[[], None]) -> bool:
         try:
             do()
         except NczfsError as error:
             log.warning("the spool still holds data that are stored: %s", error)
+            return False
+        return True

@@ -233,13 +233,13 @@ class RecordFile:
             os.fsync(self._fd)
 
     def clear(self) -> None:
-        """Take all records out."""
+        """Take all records out. Raises Unavailable: they may be there after a power failure."""
         with disk(self.path):
             os.ftruncate(self._fd, 0)
+            self.size, self._is_broken = 0, False
+            self._free()
             if self._waits:
                 os.fdatasync(self._fd)
-        self.size, self._is_broken = 0, False
-        self._free()
 
     def remove(self) -> None:
         """Remove the file."""

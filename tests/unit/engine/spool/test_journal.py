@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -562,6 +563,29 @@ def test_an_entry_that_is_stored_is_not_put_back_with_what_was_written_since(
     ((spool_dir, then),) = left
     recovered(spool_dir, then)
     assert stored(then)[0, :3].tolist() == [-2, -3, 2]
+
+
+def test_what_is_stored_and_cannot_be_taken_out_is_not_put_back_with_what_is_written_since(
+    mount: Mount,
+    memory: MemoryZMap,
+    killed: Callable[[], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    expected_warnings: ExpectedWarnings,
+) -> None:
+    expected_warnings.add("the spool still holds data that are stored")
+    mount.write((0, 0), [[-1]])
+
+    def failing(fd: int, size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", failing)
+        mount.flush()
+    with open_zmap(Kept(memory), "a") as root:
+        root.variables["v"][0, 0] = 99
+    mount.write((0, 1), [[-3]])
+    assert recovered(killed(), copy := copied(memory)) == ["v[0:1, 1:2]"]
+    assert stored(copy)[0, :3].tolist() == [99, -3, 2]
 
 
 def test_the_last_values_stay_in_the_journal_when_they_cannot_be_saved_at_the_end(

@@ -12,7 +12,7 @@ import pytest
 
 from nczfs.engine.spool.records import RecordFile, packed, read_log
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import NoSpace
+from nczfs.errors import NoSpace, Unavailable
 
 RECORDS: list[tuple[dict[str, object], bytes]] = [
     ({"n": 1}, b""),
@@ -92,6 +92,24 @@ def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
     assert spool.bytes_used == used == log.path.stat().st_size
     log.append([packed({"n": 5})])
     assert [document["n"] for document, _ in read(log.path)] == [1, 2, 3, 5]
+
+
+def test_what_was_taken_out_is_out_although_the_disk_does_not_say_that_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = RecordFile(tmp_path / "log", waits=True)
+    log.append([packed({"n": 1})])
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for call, change in (("fdatasync", log.clear), ("writev", lambda: log.append([packed({})]))):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failing)
+            with pytest.raises(Unavailable):
+                change()
+    log.append([packed({"n": 2})])
+    assert read(log.path) == [({"n": 2}, b"")]
 
 
 def test_a_record_beyond_the_budget_is_refused_unless_it_must_be(tmp_path: Path) -> None:
