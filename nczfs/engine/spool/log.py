@@ -233,7 +233,8 @@ class Log:
                 self._last.append(self._beginning(), always=True)
                 self._files[count][1].sync()
                 for _ in range(count):
-                    self._files.pop(0)[1].remove()
+                    self._files[0][1].remove()
+                    self._files.pop(0)
                 if self._sync is not None:
                     self._sync()
             except NczfsError as error:

@@ -242,10 +242,10 @@ class RecordFile:
                 os.fdatasync(self._fd)
 
     def remove(self) -> None:
-        """Remove the file."""
-        self.close()
+        """Remove the file. Raises Unavailable: it is as before."""
         with disk(self.path):
             os.unlink(self.path)
+        self.close()
 
     def close(self) -> None:
         """Leave the file as it is."""

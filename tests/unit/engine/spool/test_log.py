@@ -318,6 +318,27 @@ def test_files_of_a_log_whose_values_are_stored_go_and_the_later_ones_stay(budge
     log.close()
 
 
+def test_files_that_the_disk_does_not_remove_are_emptied_with_the_others(
+    budget: Budget, monkeypatch: pytest.MonkeyPatch, expected_warnings: ExpectedWarnings
+) -> None:
+    """Else what is stored seems not to be, once nothing says any more that it is."""
+    expected_warnings.add("the spool still holds data that are stored")
+
+    def failing(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    budget.append(90)
+    number = budget.log.ended()
+    assert number is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", failing)
+        budget.log.drop(number)
+        budget.log.release(spool_log.VALUES)
+    assert (budget.content, budget.used) == (b"", 0)
+    budget.log.close()
+    assert budget.files == []
+
+
 def test_what_holds_stays_when_the_values_in_older_files_are_stored(budget: Budget) -> None:
     log = budget.log
     log.hold("file", lambda: [packed({"is": "file", "file": "name"})])
