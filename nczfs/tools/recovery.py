@@ -19,7 +19,7 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
 from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
 from nczfs.engine.spool.found import Found, Home, is_foreign
-from nczfs.engine.spool.objects import KeptObject
+from nczfs.engine.spool.objects import KeptObject, put_together
 from nczfs.engine.spool.overlay import Written, overlay
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
@@ -91,13 +91,15 @@ def alone(spool_dir: Path) -> Iterator[None]:
 
 
 def together(entries: Iterable[Found]) -> list[list[Found]]:
-    """Group entries, in order: those of one unit are put back together, and others alone."""
+    """Group entries, in order: those of one unit, or object, are put back together."""
     groups: dict[tuple[str | int, ...], list[Found]] = {}
     for found in entries:
         entry = found.entry
         what: tuple[str | int, ...] = (found.name,)
         if isinstance(entry, KeptChunk) and entry.pieces:
             what = entry.url, entry.key, *entry.details.unit
+        elif isinstance(entry, KeptObject):
+            what = entry.kind, entry.url, entry.key
         groups.setdefault(what, []).append(found)
     return list(groups.values())
 
@@ -152,8 +154,11 @@ class Store:
             match entries[0].whole:
                 case KeptChunk():
                     self._put_unit(entries, problems, force=force)
-                case KeptObject() as kept:
-                    kept.put(self._zmap, force=force)
+                case KeptObject():
+                    kept = [found.whole for found in entries]
+                    objects = [each for each in kept if isinstance(each, KeptObject)]
+                    told = put_together(self._zmap, objects, force=force)
+                    problems |= {n: each for n, each in enumerate(told) if each is not None}
                 case UnfinishedRename() as begun:
                     begun.end(self._zmap, force=force)
                 case other:

@@ -1,9 +1,9 @@
-"""An object that could not be stored, put back in blocks over the version that it was made from."""
+"""Objects that could not be stored, put back over the version that they were made from."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, copied
 from nczfs.engine.spool.records import FileData
 from nczfs.engine.spool.staged import Staged
-from nczfs.errors import BadKey, Conflict, NoSuchObject, ObjectExists, SpoolError
+from nczfs.errors import BadKey, Conflict, NczfsError, NoSuchObject, ObjectExists, SpoolError
 from nczfs.model.ranges import Ranges
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Stat, Version, ZMap
@@ -87,63 +87,38 @@ class KeptObject(SpoolEntry):
             known.add(start, stop)
         return tuple(known.gaps(0, self.data.size))
 
-    def put(self, zmap: ZMap, *, force: bool) -> None:
-        """Store it in place of the version that it was made from; `force`: of any.
+    def rests_on(self, zmap: ZMap, now: Stat | None) -> bool:
+        """Return whether an object is what it was made from. Reads it, if it was sent."""
+        if (now.version if now is not None else ABSENT) == self.replaces:
+            return True
+        return now is not None and any(each.is_in(zmap, now) for each in self.sent)
 
-        Where the store has these bytes, it only makes them durable. Takes no more memory than a
-        store does to write it in parts.
+    def is_in(self, zmap: ZMap, now: Stat | None, later: Sequence[KeptObject]) -> bool:
+        """Return whether an object has all the bytes that the spool has of it.
 
-        Raises
-        ------
-        SpoolError : the store has another version, or the bytes are damaged. StoreError.
+        Parameters
+        ----------
+        later : what was made later and is in it too, the latest first.
         """
-        self.data.check("content")
-        key = self.object
-        now = stat_of(zmap, key)
-        version = now.version if now is not None else ABSENT
-        is_base = version == self.replaces
-        if not is_base and now is not None and any(each.is_in(zmap, now) for each in self.sent):
-            is_base = True
-        if not is_base and not force:
-            if now is not None and self._is_in(zmap, now):
-                secure(zmap, key)
-                return
-            raise SpoolError(self._difference(now))
-        parts = list(self._parts(now if is_base else None)) or [b""]
-        try:
-            zmap.write_parts(key, parts, replaces=condition(zmap, version))
-        except (Conflict, ObjectExists, NoSuchObject) as error:
-            raise SpoolError(f"{self.key}: another client is writing it") from error
+        size = (later[0] if later else self).data.size
+        if now is None or now.size != size or not (later or self.own or not self.missing):
+            return False
+        covered = Ranges()
+        for each in later:
+            for start, stop in each.own:
+                covered.add(start, stop)
+        own = [gap for start, stop in self.own for gap in covered.gaps(start, min(stop, size))]
+        return _are_same(_reader(zmap, now), self.read, own)
 
-    def _parts(self, base: Stat | None) -> Iterator[Part]:
-        at = 0
-        for start, stop in [*self.missing, (self.data.size, self.data.size)]:
-            if start > at:
-                yield Piece(self._read, at, start)
-            if stop > start:
-                if base is None:
-                    raise SpoolError(
-                        f"{self.key}: the version with bytes {start} to {stop} is gone"
-                    )
-                if stop > base.size:
-                    raise SpoolError(f"{self.key}: the version it is based on is shorter than that")
-                yield ByteRange(base, start, stop)
-            at = stop
-
-    def _read(self, start: int, stop: int) -> Buffer:
+    def read(self, start: int, stop: int) -> Buffer:
+        """Read some of its bytes. Raises SpoolError, StoreError."""
         with disk(self.data.path), open(self.data.path, "rb") as file:
             data = os.pread(file.fileno(), stop - start, self.data.offset + start)
         if len(data) < stop - start:
             raise SpoolError(f"{self.data.path}: another program has shortened it")
         return data
 
-    def _is_in(self, zmap: ZMap, stat: Stat) -> bool:
-        """Return whether an object has all the bytes that the spool has of it."""
-        if stat.size != self.data.size or (self.missing and not self.own):
-            return False
-        return _are_same(_reader(zmap, stat), self._read, self.own)
-
-    def _difference(self, now: Stat | None) -> str:
+    def difference(self, now: Stat | None) -> str:
         if now is None:
             what = "another client has deleted it since"
         else:
@@ -153,6 +128,81 @@ class KeptObject(SpoolEntry):
             f"{self.key}: {what}, {self.data.size} in the spool; --export DIR gives you the "
             "bytes, and --force overwrites it"
         )
+
+
+def put_together(
+    zmap: ZMap, several: Sequence[KeptObject], *, force: bool
+) -> list[NczfsError | None]:
+    """Store what the spool has of one object in place of the version that it was made from.
+
+    The later ones count where several have the same bytes, and the latest one for the size. Where
+    the store has these bytes, they are only made durable. Takes no more memory than a store does to
+    write it in parts.
+
+    Parameters
+    ----------
+    several : in the order in which they were written.
+    force : whatever the store has.
+
+    Returns
+    -------
+    for each of them why it stays: SpoolError, the store has another version, or the bytes are
+    damaged. None: it is stored.
+
+    Raises
+    ------
+    SpoolError, StoreError : nothing is stored.
+    """
+    key = several[0].object
+    now = stat_of(zmap, key)
+    problems: list[NczfsError | None] = []
+    there: list[KeptObject] = []
+    put: list[KeptObject] = []
+    base = now
+    for each in reversed(several):
+        problem = None
+        try:
+            each.data.check("content")
+            if each.rests_on(zmap, now):
+                put.append(each)
+            elif not force and each.is_in(zmap, now, there):
+                there.append(each)
+            elif force:
+                base = base if put else None
+                put.append(each)
+            else:
+                problem = SpoolError(each.difference(now))
+        except SpoolError as error:
+            problem = error
+        problems.append(problem)
+    if put:
+        together = [each for each in reversed(several) if each in put or each in there]
+        version = now.version if now is not None else ABSENT
+        try:
+            zmap.write_parts(key, _parts(together, base), replaces=condition(zmap, version))
+        except (Conflict, ObjectExists, NoSuchObject) as error:
+            raise SpoolError(f"{key}: another client is writing it") from error
+    elif there:
+        secure(zmap, key)
+    return problems[::-1]
+
+
+def _parts(several: Sequence[KeptObject], base: Stat | None) -> list[Part]:
+    """Return the parts of an object: what is kept, the latest first, over a version."""
+    key, size = several[0].key, several[0].data.size
+    known, found = Ranges(), dict[int, Part]()
+    for each in several:
+        for start, stop in each.own:
+            for gap in list(known.gaps(start, min(stop, size))):
+                found[gap[0]] = Piece(each.read, *gap)
+                known.add(*gap)
+    for start, stop in known.gaps(0, size):
+        if base is None:
+            raise SpoolError(f"{key}: the version with bytes {start} to {stop} is gone")
+        if stop > base.size:
+            raise SpoolError(f"{key}: the version it is based on is shorter than that")
+        found[start] = ByteRange(base, start, stop)
+    return [found[start] for start in sorted(found)] or [b""]
 
 
 def are_equal(zmap: ZMap, one: Stat, other: Stat) -> bool:

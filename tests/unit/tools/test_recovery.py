@@ -617,6 +617,18 @@ def test_an_object_is_put_back_and_what_was_never_fetched_comes_from_its_version
     assert objects.read(KEY).data == b"01ab456789cd"
 
 
+def test_what_two_mounts_left_of_an_object_is_put_back_together(
+    objects: Any, url: str, spool_dir: Path
+) -> None:
+    """SEMANTICS W59: nobody else has written it in between."""
+    version = objects.write(KEY, b"0123456789")
+    keep_object(spool_dir, url, b"\0\0ab\0\0\0\0\0\0", version, [(0, 2), (4, 10)])
+    keep_object(spool_dir, url, b"\0\0\0cd\0\0\0\0\0", version, [(0, 3), (5, 10)])
+    assert put_back(spool_dir) == []
+    assert objects.read(KEY).data == b"01acd56789"
+    assert os.listdir(spool_dir) == []
+
+
 @pytest.mark.parametrize("missing", [[], [(5, 90 << 20)]], ids=["whole", "in part"])
 def test_an_object_is_put_back_in_blocks_however_large_it_is(
     objects: Any, url: str, spool_dir: Path, missing: list[Any]

@@ -8,7 +8,7 @@ from unittest import mock
 import google_crc32c
 import pytest
 
-from nczfs.engine.spool.objects import KeptObject
+from nczfs.engine.spool.objects import KeptObject, put_together
 from nczfs.engine.spool.records import FileData
 from nczfs.errors import SpoolError
 from nczfs.zmap.base import ABSENT, Features, Stat, Version
@@ -18,8 +18,13 @@ from nczfs.zmap.memory import MemoryZMap
 KEY = Key("a")
 
 
-def kept(directory: Path, replaces: Version, data: bytes = b"new") -> KeptObject:
-    path = directory / "1-a.kept"
+def kept(
+    directory: Path,
+    replaces: Version,
+    data: bytes = b"new",
+    missing: tuple[tuple[int, int], ...] = (),
+) -> KeptObject:
+    path = directory / f"{len(list(directory.iterdir()))}-a.kept"
     path.write_bytes(data)
     return KeptObject(
         url="memory://s",
@@ -29,9 +34,15 @@ def kept(directory: Path, replaces: Version, data: bytes = b"new") -> KeptObject
         files=(path,),
         data=FileData(path, 0, len(data), google_crc32c.value(data)),
         replaces=replaces,
-        missing=(),
+        missing=missing,
         sent=(),
     )
+
+
+def put(zmap: MemoryZMap, entry: KeptObject, *, force: bool = False) -> None:
+    (problem,) = put_together(zmap, [entry], force=force)
+    if problem is not None:
+        raise problem
 
 
 def stored(zmap: MemoryZMap) -> bytes:
@@ -53,9 +64,9 @@ def test_what_another_client_stores_just_before_it_is_put_back_stays(
     with monkeypatch.context() as patched:
         patched.setattr(MemoryZMap, "stat", looked_at)
         with pytest.raises(SpoolError, match="another client is writing it"):
-            entry.put(zmap, force=True)
+            put(zmap, entry, force=True)
     assert stored(zmap) == b"theirs"
-    entry.put(zmap, force=True)
+    put(zmap, entry, force=True)
     assert stored(zmap) == b"new"
 
 
@@ -66,7 +77,7 @@ def test_a_store_that_compares_no_versions_is_asked_to_compare_none(tmp_path: Pa
         mock.patch.object(MemoryZMap, "features", Features(conditional_writes=False)),
         mock.patch.object(MemoryZMap, "write_parts") as write,
     ):
-        entry.put(zmap, force=False)
+        put(zmap, entry, force=False)
     assert write.call_args.kwargs == {"replaces": None}
 
 
@@ -88,7 +99,7 @@ def test_why_it_is_not_put_back_is_said(tmp_path: Path, now: bytes | None, what:
     else:
         zmap.write(KEY, now)
     with pytest.raises(SpoolError, match=what):
-        entry.put(zmap, force=False)
+        put(zmap, entry, force=False)
 
 
 def test_a_store_that_knows_no_times_is_named_without_one(
@@ -102,7 +113,7 @@ def test_a_store_that_knows_no_times_is_named_without_one(
 
     monkeypatch.setattr(MemoryZMap, "stat", timeless)
     with pytest.raises(SpoolError, match="has replaced it since: it has 6 bytes there"):
-        kept(tmp_path, ABSENT).put(zmap, force=False)
+        put(zmap, kept(tmp_path, ABSENT))
 
 
 def test_damaged_bytes_are_neither_put_back_nor_exported(tmp_path: Path) -> None:
@@ -110,7 +121,52 @@ def test_damaged_bytes_are_neither_put_back_nor_exported(tmp_path: Path) -> None
     entry = kept(tmp_path, ABSENT)
     entry.data.path.write_bytes(b"not")
     with pytest.raises(SpoolError, match="damaged: the checksum of its content is wrong"):
-        entry.put(zmap, force=True)
+        put(zmap, entry, force=True)
     with pytest.raises(SpoolError, match="damaged: the checksum of its content is wrong"):
         entry.export(tmp_path / "copy")
     assert list(zmap.list(ROOT)) == []
+
+
+def test_what_several_mounts_left_of_an_object_is_put_back_by_one_write(tmp_path: Path) -> None:
+    """SEMANTICS W59: and so it is after recover was ended before it removed the entries."""
+    zmap = MemoryZMap()
+    version = zmap.write(KEY, b"0123456789")
+    entries = [
+        kept(tmp_path, version, b"\0\0aaaa\0\0\0\0AAA", ((0, 2), (6, 10))),
+        kept(tmp_path, version, b"\0\0\0\0bb\0\0B", ((0, 4), (6, 8))),
+    ]
+    written: list[bytes] = []
+    for _ in range(3):
+        assert put_together(zmap, entries, force=False) == [None, None]
+        written.append(stored(zmap) + zmap.stat(KEY).version.encode())
+    assert stored(zmap) == b"01aabb67B"
+    assert len(set(written)) == 1
+    assert put_together(zmap, entries[1:], force=False) == [None]
+
+
+def test_of_what_several_mounts_left_of_an_object_each_stands_for_itself(tmp_path: Path) -> None:
+    """SEMANTICS W51: another client has replaced the version of the first one."""
+    zmap = MemoryZMap()
+    first = kept(tmp_path, zmap.write(KEY, b"0123"), b"a\0\0\0", ((1, 4),))
+    second = kept(tmp_path, zmap.write(KEY, b"4567"), b"\0b\0\0", ((0, 1), (2, 4)))
+    damaged = kept(tmp_path, ABSENT)
+    damaged.files[0].write_bytes(b"old")
+    problems = put_together(zmap, [first, second, damaged], force=False)
+    assert ["another client has replaced" in str(each) for each in problems] == [True, False, False]
+    assert (problems[1], "checksum" in str(problems[2])) == (None, True)
+    assert stored(zmap) == b"4b67"
+
+
+def test_by_force_the_latest_of_several_counts_where_they_have_the_same(tmp_path: Path) -> None:
+    zmap = MemoryZMap()
+    version = zmap.write(KEY, b"0123")
+    zmap.write(KEY, b"theirs")
+    whole = kept(tmp_path, version, b"ab")
+    part = kept(tmp_path, version, b"\0c", ((0, 1),))
+    assert put_together(zmap, [part, whole], force=True) == [None, None]
+    assert stored(zmap) == b"ab"
+    assert put_together(zmap, [whole, part], force=True) == [None, None]
+    assert stored(zmap) == b"ac"
+    with pytest.raises(SpoolError, match="the version with bytes 0 to 1 is gone"):
+        put_together(zmap, [part], force=True)
+    assert stored(zmap) == b"ac"
