@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 class LiveFile:
     """An object, as seen by those who have it open in this mount.
 
-    `turn` is held by who has the store change the object: one upload, rename, removal or setting of
-    its time at a time. `lock` guards the content and what is known of it. It is taken within
-    `turn`, and never held while the store is asked: reading and writing wait for no upload. The
-    counts of handles belong to `LiveFiles`. Without a lock, the attributes may be looked at.
+    `turn` is held by who has the store change or copy the object: one upload, rename, removal or
+    setting of its time at a time. `lock` guards the content and what is known of it. It is taken
+    within `turn`, and never held while the store is asked: reading and writing wait for no upload.
+    The counts of handles belong to `LiveFiles`. Without a lock, the attributes may be looked at.
 
     Attributes
     ----------
@@ -240,18 +240,18 @@ class LiveFile:
 
         None when that is what the store has of it. Raises PathExists.
         """
-        with self.lock:
-            if not self.dirty:
-                return None
-            snapshot, mtime_ns = self._snapshot(), self.mtime_ns
-        with parts_of(snapshot) as parts:
-            return self._store.make(key, parts, mtime_ns)
+        with self.turn:  # or the last writer may release what the snapshot is read from
+            with self.lock:
+                if not self.dirty:
+                    return None
+                snapshot, mtime_ns = self._snapshot(), self.mtime_ns
+            with parts_of(snapshot) as parts:
+                return self._store.make(key, parts, mtime_ns)
 
     def check_base(self) -> None:
         """Raise StaleHandle if another client replaced or deleted the object."""
         found = self._store.find(self.key)
-        is_same = found is not None and found.version == self._replaces
-        if not is_same and self._landed(self.key) is None:
+        if (found is None or found.version != self._replaces) and self._landed(self.key) is None:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
     def stored_object(self) -> Stat | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from nczfs.errors import CrossesTrees, NotPermitted, PathExists, ReadOnlyMount, 
 from nczfs.testing.copying import Copying
 from nczfs.vfs.base import AttributeChanges, NodeAttributes
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.store import JOINED_BYTES_MAX
 from nczfs.vfs.tree import VfsOptions
-from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import ROOT, parse_key
+from nczfs.zmap.base import Part, Version, ZMap
+from nczfs.zmap.keys import ROOT, Key, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.conftest import ExpectedWarnings
 from tests.support.trees import find, listing, read, tree_over
@@ -23,6 +25,7 @@ from tests.support.writing import close, mkdir, open_file, rename, split, trunca
 
 NOTES = "objects/plain/notes.txt"
 COPY = "objects/copy"
+CLOSE_S = 0.3
 
 Mounting = Callable[..., AbstractContextManager[TreeFileSystem]]
 
@@ -105,6 +108,40 @@ def test_a_file_that_was_never_stored_can_be_linked(fs: TreeFileSystem, store: Z
     unlink(fs, "objects/new")
     close(fs, handle)
     assert stored(store) == {"plain/notes.txt": b"hello", "empty": b"", "copy": b"new"}
+
+
+class ClosingMeanwhile(MemoryZMap):
+    """Runs something in another thread before it takes the parts of an object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread: threading.Thread | None = None
+
+    def write_parts(
+        self,
+        key: Key,
+        parts: Sequence[Part],
+        *,
+        replaces: Version | None = None,
+        mtime_ns: int | None = None,
+    ) -> Version:
+        if self.thread is not None and key == "copy":
+            self.thread.start()
+            self.thread.join(CLOSE_S)  # or until it waits for this call
+        return super().write_parts(key, parts, replaces=replaces, mtime_ns=mtime_ns)
+
+
+def test_a_file_can_be_closed_while_a_link_to_it_is_made(mounting: Mounting) -> None:
+    """SEMANTICS L8: what the link is made of stays until it is there."""
+    store = ClosingMeanwhile()
+    data = bytes(range(256)) * (JOINED_BYTES_MAX // 256 + 1)
+    with mounting(store) as fs:
+        handle = open_file(fs, "objects/new", os.O_CREAT | os.O_WRONLY)
+        fs.write(handle, 0, data)
+        store.thread = threading.Thread(target=close, args=(fs, handle))
+        link(fs, "objects/new", COPY)
+        store.thread.join()
+        assert stored(store) == {"new": data, "copy": data}
 
 
 def test_a_link_is_made_in_the_store_where_that_can_copy(store: ZMap, mounting: Mounting) -> None:
