@@ -58,7 +58,8 @@ class TreeFileSystem(FileSystem):
     pages_ttl_s : for how long pages in the kernel's cache stay valid without asking the store.
     forget : forgets what is cached of a path in the tree, and returns which other paths show the
         same keys.
-    sync : stores writes that nodes hold without an open file.
+    sync : stores writes that nodes hold without an open file, and commits.
+    commit : makes durable what the store gathers, whichever file it belongs to.
     capacity : of the store.
     expect_end : ends what takes long.
     save : saves unstored writes of the nodes on this machine.
@@ -78,6 +79,7 @@ class TreeFileSystem(FileSystem):
         pages_ttl_s: float,
         forget: Callable[[str], Callable[[str], bool]],
         sync: Callable[[], None],
+        commit: Callable[[], None],
         capacity: Callable[[], Capacity],
         ending_text: Callable[[], str],
         expect_end: Callable[[], None],
@@ -94,6 +96,7 @@ class TreeFileSystem(FileSystem):
         self._read_only = read_only
         self._forget = forget
         self._sync = sync
+        self._commit = commit
         self._capacity = capacity
         self._ending_text = ending_text
         self._expect_end = expect_end
@@ -257,9 +260,11 @@ class TreeFileSystem(FileSystem):
     def fsync(self, handle: HandleNo, *, data_only: bool) -> None:
         with self.kernel.changing():
             self._files.get(handle).file.fsync()
+            self._commit()
 
     def fsyncdir(self, handle: HandleNo) -> None:
         self._node_of(self._directories.get(handle).inode).sync()
+        self._commit()
 
     def release(self, handle: HandleNo) -> None:
         found = self._files.take(handle)

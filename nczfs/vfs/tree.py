@@ -193,6 +193,7 @@ class _Mounted:
             pages_ttl_s=0.0 if self._metadata.is_prompt else self._metadata.ttl_s,
             forget=self._forget,
             sync=_steps(self._engine.writeback.flush, self._datasets.sync, zmap.flush),
+            commit=zmap.flush,
             capacity=zmap.capacity,
             ending_text=lambda: ending_text(self._status()),
             expect_end=_steps(self._warmings.end, self._datasets.running.end),

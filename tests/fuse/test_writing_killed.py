@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nczfs
 from nczfs.zmap.directory import TEMPORARY
 from tests.support import mounts
 from tests.support.confirmed import (
@@ -74,6 +76,24 @@ def test_what_was_confirmed_is_there_after_a_kill(
             pass
     assert files_in(spool) == []
     assert _temporary_files(tmp_path) == []
+
+
+def test_what_sync_confirmed_in_an_archive_is_there_after_a_kill(tmp_path: Path) -> None:
+    """SEMANTICS W88: `sync FILE` opens it for reading."""
+    store = tmp_path / "data.zip"
+    with nczfs.open(str(store), "w") as root:
+        root.create_variable("v", (4,), "<i4", np.arange(4, dtype="<i4"))
+    with served(
+        mounting_of(str(store), "--spool-dir", str(tmp_path / "spool")), exit_codes=None
+    ) as mount:
+        values = mount.path / "datasets/data.zip/v/values.raw"
+        with values.open("r+b") as file:
+            file.write(np.array([7], "<i4").tobytes())
+        subprocess.run(["sync", values], check=True)
+        mount.process.kill()
+        mount.process.wait()
+    with nczfs.open(str(store)) as root:
+        assert root["v"][...].tolist() == [7, 1, 2, 3]
 
 
 def _temporary_files(directory: Path) -> list[Path]:

@@ -50,6 +50,19 @@ def close(fs: FileSystem, handle: HandleNo) -> None:
         fs.release(handle)
 
 
+def sync(fs: FileSystem, path: str) -> None:
+    """Open a file or directory for reading, and fsync it, as ``sync PATH`` does."""
+    found = find(fs, path.rstrip("/"))
+    if found.kind is FileKind.DIRECTORY:
+        directory = fs.opendir(found.ino)
+        fs.fsyncdir(directory)
+        fs.releasedir(directory)
+    else:
+        handle = fs.open(found.ino, os.O_RDONLY).handle
+        fs.fsync(handle, data_only=False)
+        close(fs, handle)
+
+
 def write(
     fs: FileSystem, path: str, data: bytes, offset: int = 0, flags: int = os.O_CREAT | os.O_TRUNC
 ) -> None:

@@ -87,7 +87,6 @@ class ArraysFile(File):
             self.reader,
             self.layout,
             self._store,
-            self._dataset.zmap.flush,
             self._context.engine.writeback.wait_for_room,
             self._growing(),
             self.arrays,

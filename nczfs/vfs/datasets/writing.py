@@ -39,7 +39,6 @@ class WritingView(OpenFile):
     new_reader : opens the file for reading, in its present state.
     layout : returns the present layout.
     store : has everything stored that was written to the variables.
-    commit : makes the store commit what it gathers.
     room : waits until memory has room for the writes.
     growing : the end of the variable; None: its length is fixed.
     arrays : those that are shown.
@@ -55,7 +54,6 @@ class WritingView(OpenFile):
         new_reader: Callable[[], OpenView],
         layout: Callable[[], Layout],
         store: Callable[[], None],
-        commit: Callable[[], None],
         room: Callable[[], None],
         growing: Growing | None,
         arrays: Sequence[StoredArray],
@@ -67,7 +65,6 @@ class WritingView(OpenFile):
         self._new_reader = new_reader
         self._current_layout = layout
         self._store = store
-        self._commit = commit
         self._room = room
         self._growing = growing
         self._arrays = arrays
@@ -156,10 +153,6 @@ class WritingView(OpenFile):
             self._answered = max(self._answered, writes)
             if self._growing is not None and has_written:
                 self._growing.check_whole(self)
-
-    def fsync(self) -> None:
-        self.flush()
-        self._commit()
 
     def close(self) -> None:
         try:

@@ -218,9 +218,9 @@ class ObjectsDirectory(Directory):
         errors = []
         prefix, _ = self._follow()
         unsaved = self._files.below(prefix)
-        for store in (*(live.store for live in unsaved), self._store.flush):
+        for live in unsaved:
             try:
-                store()
+                live.store()
             except NczfsError as error:
                 errors.append(error)
         if errors:

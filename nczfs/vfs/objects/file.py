@@ -103,7 +103,7 @@ class ObjectFile(File):
                 self._follow()
                 self._tree.store.kept.change(self._key, replace(changes, mtime_ns=None))
 
-    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenFile:
+    def open(self, *, writing: bool = False, truncate: bool = False) -> OpenObject:
         """Open the version that is there now (a far store is asked once in a longer TTL)."""
         tree = self._tree
         writing = writing or truncate  # what O_RDONLY truncated is stored when it is closed, too
@@ -133,11 +133,8 @@ class ObjectFile(File):
 
     def truncate(self, size: int) -> None:
         handle = self.open(writing=True)
-        live = self._opened
-        assert live is not None
         try:
-            live.truncate_at_once(size)
-            handle.fsync()
+            handle.truncate_at_once(size)
         finally:
             handle.close()
 

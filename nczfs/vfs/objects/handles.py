@@ -91,14 +91,17 @@ class OpenObject(OpenFile):
         self._check_writing()
         self._live.truncate(size)
 
+    def truncate_at_once(self, size: int) -> None:
+        """Set the size, and store it, as `LiveFile.truncate_at_once` does."""
+        self._check_writing()
+        self._live.truncate_at_once(size)
+
     def flush(self) -> None:
         if self._writing:
             self._live.store(truncated_too=False)
 
     def fsync(self) -> None:
         self._live.store()
-        if self._writing:
-            self._store.flush()
 
     def close(self) -> None:
         if self._writing:

@@ -246,10 +246,6 @@ class ObjectStore:
         with self._conditional(key), _exclusive(key):
             return self._write(key, parts, ABSENT, mtime_ns)
 
-    def flush(self) -> None:
-        """Make durable what was stored, if the store gathers it first."""
-        self.zmap.flush()
-
     def copy(self, stat: Stat, key: Key, *, replace: bool) -> Stat:
         """Store one version of an object under another key as well.
 
