@@ -93,7 +93,7 @@ def test_what_sync_confirmed_in_an_archive_is_there_after_a_kill(tmp_path: Path)
         mount.process.kill()
         mount.process.wait()
     with nczfs.open(str(store)) as root:
-        assert root["v"][...].tolist() == [7, 1, 2, 3]
+        assert root.variables["v"][...].tolist() == [7, 1, 2, 3]
 
 
 def _temporary_files(directory: Path) -> list[Path]:

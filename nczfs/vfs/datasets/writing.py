@@ -89,9 +89,10 @@ class WritingView(OpenFile):
             raise
 
     def read(self, offset: int, size: int) -> Buffer:
-        rewrite = self._rewrite
-        if rewrite is not None:
-            return rewrite.read(offset, size)
+        if self._rewrite is not None:
+            with self._lock:  # it is closed when it is complete
+                if self._rewrite is not None:
+                    return self._rewrite.read(offset, size)
         return self._latest_reader().read(offset, size)
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from nczfs.errors import NoSuchPath, StaleHandle
 from nczfs.vfs import effects
 from nczfs.vfs.base import AttributeChanges
-from nczfs.vfs.nodes import File, NodeStat, OpenFile, TreeNode
+from nczfs.vfs.nodes import File, NodeStat, TreeNode
 from nczfs.vfs.objects.handles import OpenObject
 from nczfs.vfs.objects.linking import link_file
 from nczfs.vfs.objects.live import LiveFile

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -49,6 +51,7 @@ _stores = itertools.count()
 FIELD = np.arange(24, dtype="<f4").reshape(4, 6)
 V = "datasets/a.zarr/v"
 WIDTH = 16
+FLUSH_S = 0.3
 
 
 @pytest.fixture
@@ -491,6 +494,26 @@ def test_records_are_appended(fs: TreeFileSystem, store: ZMap, step: int) -> Non
     assert find(fs, R).ino == ino
     assert find(fs, "datasets/n.zarr/t/values.raw").size == 5 * 8
     assert {"0.0", "1.0", "2.0"} == set(listing(fs, "datasets/n.zarr/r/chunks"))
+
+
+def test_what_is_rewritten_is_read_while_it_is_stored(fs: TreeFileSystem) -> None:
+    """SEMANTICS W2: its bytes are released when they are in the chunks."""
+    new = np.arange(FIELD.size, dtype="<f4").tobytes()
+    handle = fs.open(find(fs, f"{V}/values.raw").ino, os.O_RDWR | os.O_TRUNC).handle
+    fs.write(handle, 0, new)
+    flushing, pread = threading.Thread(target=fs.flush, args=(handle,)), os.pread
+
+    def flushed_before(fd: int, size: int, offset: int) -> bytes:
+        if threading.current_thread() is threading.main_thread():
+            flushing.start()
+            flushing.join(FLUSH_S)  # or until it waits for this read
+        return pread(fd, size, offset)
+
+    with mock.patch.object(os, "pread", flushed_before):
+        assert bytes(fs.read(handle, 0, len(new))) == new
+    flushing.join()
+    assert bytes(fs.read(handle, 0, len(new))) == new
+    fs.release(handle)
 
 
 def test_a_rewrite_with_a_wrong_line_at_its_end_changes_nothing(
