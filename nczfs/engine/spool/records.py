@@ -27,6 +27,7 @@ _CRC: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = len(_MAGIC) + _SIZES.size + _CRC.size
 _ALIGNED: Final = 64  # where bytes begin that are mapped
 _BLOCK: Final = 16 << 20
+_BEGINS_MAX: Final = 1000  # of records, to be looked at behind damage
 _PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # that the kernel takes in one call
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -131,14 +132,18 @@ def is_followed(path: Path, stop: int) -> bool:
     """Return whether a whole record begins somewhere behind a place of a file. Raises OSError.
 
     Nothing follows what was torn when a process was killed: another program, or the disk, has
-    damaged what stands there.
+    damaged what stands there. So it has where very many records seem to begin.
     """
+    at, overlap, tried = stop + 1, len(_MAGIC) - 1, 0
     with open(path, "rb") as file:
-        file.seek(stop)
-        data, at = file.read(), 0
-        while (at := data.find(_MAGIC, at + 1)) >= 0:
-            if _record_at(file.fileno(), path, stop + at) is not None:
-                return True
+        while len(block := os.pread(file.fileno(), _BLOCK, at)) > overlap:
+            found = -1
+            while (found := block.find(_MAGIC, found + 1)) >= 0:
+                tried += 1
+                is_record = _record_at(file.fileno(), path, at + found) is not None
+                if is_record or tried == _BEGINS_MAX:
+                    return True
+            at += len(block) - overlap
     return False
 
 

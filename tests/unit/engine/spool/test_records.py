@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nczfs.engine.spool.records import RecordFile, packed, read_log
+from nczfs.engine.spool import records
+from nczfs.engine.spool.records import RecordFile, is_followed, packed, read_log
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, Unavailable
 
@@ -92,6 +93,25 @@ def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
     assert spool.bytes_used == used == log.path.stat().st_size
     log.append([packed({"n": 5})])
     assert [document["n"] for document, _ in read(log.path)] == [1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("block", [1 << 20, 64, 5])
+def test_records_behind_damage_are_found_wherever_they_begin(
+    log: RecordFile, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(records, "_BLOCK", block)
+    last = [record.stop for record in read_log(log.path)][-2]
+    assert all(is_followed(log.path, at) for at in range(last))
+    assert not any(is_followed(log.path, at) for at in range(last, log.size))
+    os.truncate(log.path, log.size - 1)
+    assert not is_followed(log.path, last)
+
+
+def test_the_search_behind_damage_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for count, is_damaged in ((records._BEGINS_MAX - 1, False), (records._BEGINS_MAX, True)):
+        path.write_bytes(b"." + records._MAGIC * count)
+        assert is_followed(path, 0) == is_damaged
 
 
 def test_what_was_taken_out_is_out_although_the_disk_does_not_say_that_it_knows(
