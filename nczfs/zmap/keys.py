@@ -131,6 +131,11 @@ def moved(key: str, prefix: str, goal: str) -> Key:
     return Key(goal + key[len(prefix) :])
 
 
+def after_rename(key: str, prefix: str, goal: str) -> Prefix:
+    """Return any prefix as it is after `prefix` is renamed to `goal`, with all below it."""
+    return Prefix(moved(key, prefix, goal) if is_within(key, prefix) else key)
+
+
 def _check(text: str) -> None:
     if fault := _fault(text):
         raise BadKey(f"{shown(text)} is not a key: {fault}")

@@ -20,7 +20,7 @@ from nczfs.engine.spool.space import quoted
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, MetadataError, SpoolError
 from nczfs.model.boxes import Box, whole
-from nczfs.zmap.keys import Prefix, is_within, moved, parse_prefix
+from nczfs.zmap.keys import Prefix, after_rename, parse_prefix
 
 _SENSELESS: Final = (KeyError, TypeError, ValueError, OverflowError, BadKey, MetadataError)
 _Place = tuple[str, tuple[int, ...]]
@@ -175,8 +175,8 @@ class LogContents:
     def _move(self, prefix: Prefix, goal: Prefix) -> None:
         """Have what is at or below a prefix at another one."""
 
-        def new(key: str) -> str:
-            return moved(key, prefix, goal) if is_within(key, prefix) else key
+        def new(key: str) -> Prefix:
+            return after_rename(key, prefix, goal)
 
         self.chunks = {(new(key), index): each for (key, index), each in self.chunks.items()}
         self._bases = {(new(key), unit): each for (key, unit), each in self._bases.items()}

@@ -196,8 +196,7 @@ class Home:
     @property
     def needs_logs(self) -> bool:
         """Return whether there is something that its logs describe."""
-        entries = [each.entry for each in self.found if not each.is_leftover]
-        return any(entry is not None for entry in entries)
+        return any(not each.is_leftover and each.entry is not None for each in self.found)
 
     def say(self, *documents: Mapping[str, Any]) -> None:
         """Add records to the log of a mount that is gone, durably. Raises NoSpace, Unavailable."""

@@ -19,7 +19,7 @@ from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.plaindata import frozen
-from nczfs.zmap.keys import Prefix, is_within, moved
+from nczfs.zmap.keys import Prefix, after_rename, is_within
 
 _Place = tuple[Prefix, ChunkIndex]
 
@@ -127,7 +127,7 @@ class Journal:
         """
 
         def new(key: Prefix) -> Prefix:
-            return Prefix(moved(key, prefix, goal)) if is_within(key, prefix) else key
+            return after_rename(key, prefix, goal)
 
         with self.log.lock:
             yield

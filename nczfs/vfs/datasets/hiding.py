@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from nczfs.views.catalog import ATTRIBUTES, INFO, LINES, RAW
-from nczfs.zmap.keys import Prefix, is_within, join, moved
+from nczfs.zmap.keys import Prefix, after_rename, is_within, join
 
 COPIED = (ATTRIBUTES, INFO, RAW, LINES)
 """The names that a copied directory can have."""
@@ -149,11 +149,11 @@ class Hidden:
     def move(self, prefix: Prefix, goal: Prefix) -> None:
         """Move everything at or below a prefix to another one."""
         with self._lock:
-            self._names = {_moved(path, prefix, goal): n for path, n in self._names.items()}
-            self._put = {_moved(path, prefix, goal): n for path, n in self._put.items()}
-            self._chunks = {_moved(path, prefix, goal): n for path, n in self._chunks.items()}
-            self._emptied = {_moved(path, prefix, goal) for path in self._emptied}
-            self._losing = {_moved(path, prefix, goal) for path in self._losing}
+            self._names = {after_rename(path, prefix, goal): n for path, n in self._names.items()}
+            self._put = {after_rename(path, prefix, goal): n for path, n in self._put.items()}
+            self._chunks = {after_rename(path, prefix, goal): n for path, n in self._chunks.items()}
+            self._emptied = {after_rename(path, prefix, goal) for path in self._emptied}
+            self._losing = {after_rename(path, prefix, goal) for path in self._losing}
 
     def forget(self, prefix: Prefix) -> list[Prefix]:
         """Show everything at or below a prefix. Returns what was hidden, except single chunks."""
@@ -168,7 +168,3 @@ class Hidden:
             self._emptied = {p for p in self._emptied if not is_within(p, prefix)}
             self._losing = {p for p in self._losing if not is_within(p, prefix)}
         return shown
-
-
-def _moved(path: Prefix, prefix: Prefix, goal: Prefix) -> Prefix:
-    return Prefix(moved(path, prefix, goal)) if is_within(path, prefix) else path

@@ -721,7 +721,7 @@ def test_what_can_no_longer_be_read_in_a_log_is_said_and_left_when_all_else_is_p
     assert stored(memory)[0, :3].tolist() == [-1, 1, 2]
     for _ in range(2):
         (damaged,) = recovery.entries(left)
-        assert "log.1: cannot be understood" if senseless else "log.1: damaged" in damaged.problem
+        assert f"log.1: {'cannot be understood' if senseless else 'damaged'}" in damaged.problem
     damaged.remove()
     assert list(left.iterdir()) == []
 
