@@ -67,6 +67,13 @@ def test_values_are_read_box_by_box(file: Path) -> None:
     assert not children()
 
 
+def test_it_shares_the_processors_with_its_mount_but_not_what_is_typed(file: Path) -> None:
+    with opened(file):
+        (process,) = children()
+        assert os.getsid(process) == os.getsid(0)
+        assert os.getpgid(process) != os.getpgid(0)
+
+
 def test_a_killed_process_is_an_error_of_the_file(file: Path) -> None:
     with opened(file) as source:
         (pid,) = children()
