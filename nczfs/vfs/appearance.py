@@ -42,11 +42,11 @@ class Appearance:
         return NodeAttributes(
             ino=ino,
             kind=FileKind.DIRECTORY,
-            mode=_or(stat.mode, self.dir_mode),
+            mode=self.dir_mode if stat.mode is None else stat.mode,
             size=stat.size,
             mtime_ns=stat.mtime_ns,
-            uid=_or(stat.uid, self.uid),
-            gid=_or(stat.gid, self.gid),
+            uid=self.uid if stat.uid is None else stat.uid,
+            gid=self.gid if stat.gid is None else stat.gid,
             nlink=DIRECTORY_NLINK,
             valid_s=self.attr_ttl_s,
             entry_valid_s=self.attr_ttl_s,
@@ -58,11 +58,11 @@ class Appearance:
         return NodeAttributes(
             ino=ino,
             kind=FileKind.FILE,
-            mode=_or(stat.mode, mode),
+            mode=mode if stat.mode is None else stat.mode,
             size=stat.size,
             mtime_ns=stat.mtime_ns,
-            uid=_or(stat.uid, self.uid),
-            gid=_or(stat.gid, self.gid),
+            uid=self.uid if stat.uid is None else stat.uid,
+            gid=self.gid if stat.gid is None else stat.gid,
             nlink=int(stat.linked),
             valid_s=self.attr_ttl_s if stat.exact else 0.0,
             entry_valid_s=self.attr_ttl_s,
@@ -84,7 +84,3 @@ def beyond(changes: AttributeChanges, shown: NodeAttributes) -> AttributeChanges
         uid=None if changes.uid == shown.uid else changes.uid,
         gid=None if changes.gid == shown.gid else changes.gid,
     )
-
-
-def _or(value: int | None, otherwise: int) -> int:
-    return otherwise if value is None else value

@@ -135,7 +135,7 @@ class TreeFileSystem(FileSystem):
         # Counted before anything blocks, so that a concurrent forget cannot drop it.
         self.inodes.remember(inode.ino)
         try:
-            return self._sent_attributes(inode, inode.node.lookup_stat())
+            return self._attributes(inode, inode.node.lookup_stat)
         except BaseException:
             self.inodes.forget([(inode.ino, 1)])
             raise
@@ -144,24 +144,27 @@ class TreeFileSystem(FileSystem):
         directory = self._directory(parent)
         text = os.fsdecode(name)
         node = self._node_of(directory).lookup_if_cached(text)
+        known = self.inodes.at(directory.ino, text)
+        sizings = known.sizings if known is not None else 0
         stat = node.stat_if_cached() if node is not None else None
         if node is None or stat is None:
             return None
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._sent_attributes(inode, stat)
+        return self._sent_attributes(inode, stat, sizings)
 
     def forget(self, counts: Iterable[tuple[InodeNo, int]]) -> None:
         self.inodes.forget(counts)
 
     def getattr(self, ino: InodeNo) -> NodeAttributes:
         inode = self.inodes.get(ino)
-        return self._sent_attributes(inode, inode.node.stat())
+        return self._attributes(inode, inode.node.stat)
 
     def getattr_if_cached(self, ino: InodeNo) -> NodeAttributes | None:
         inode = self.inodes.get(ino)
+        sizings = inode.sizings
         stat = inode.node.stat_if_cached()
-        return self._sent_attributes(inode, stat) if stat is not None else None
+        return self._sent_attributes(inode, stat, sizings) if stat is not None else None
 
     def setattr(
         self, ino: InodeNo, changes: AttributeChanges, handle: HandleNo | None
@@ -180,6 +183,7 @@ class TreeFileSystem(FileSystem):
                     effects.begin()
                     with self.kernel.resizing(inode):
                         self._file(inode).truncate(changes.size)
+                self.inodes.resized(inode)
         attributes = self.getattr(ino)
         rest = beyond(changes, attributes)
         if rest == AttributeChanges():
@@ -249,8 +253,8 @@ class TreeFileSystem(FileSystem):
         judging = self.kernel.changing() if file.judges_writes else nullcontext()
         with judging, self.kernel.writing(inode):
             count = write(offset, data)
-        if known is not None:
-            inode.sent_size = max(inode.sent_size or 0, offset + count)
+        if not is_page:
+            self.inodes.wrote(inode, offset + count)
         return count
 
     def flush(self, handle: HandleNo) -> None:
@@ -291,7 +295,7 @@ class TreeFileSystem(FileSystem):
         self.inodes.opened(inode.ino)
         opened = self._opened(inode, node, file, flags, keep=False)
         self._give(inode, owner)
-        return opened, self._sent_attributes(inode, node.stat())
+        return opened, self._attributes(inode, node.stat)
 
     def mkdir(
         self, parent: InodeNo, name: bytes, mode: int, owner: NodeOwner | None = None
@@ -302,7 +306,7 @@ class TreeFileSystem(FileSystem):
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self._give(inode, owner)
-        return self._sent_attributes(inode, node.stat())
+        return self._attributes(inode, node.stat)
 
     def unlink(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
@@ -342,7 +346,7 @@ class TreeFileSystem(FileSystem):
             node = self._node_of(directory).link(source, text)
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
-        return self._sent_attributes(inode, node.stat())
+        return self._attributes(inode, node.stat)
 
     def statfs(self) -> Capacity:
         return self._capacity()
@@ -448,11 +452,16 @@ class TreeFileSystem(FileSystem):
         handle = self._files.add(FileHandle(inode, file, writes(flags), is_mappable))
         return Opened(handle, node.direct_io or file.direct_io, keep, file.is_slow)
 
-    def _sent_attributes(self, inode: Inode, stat: NodeStat) -> NodeAttributes:
-        """Return the attributes of an inode, which the kernel receives now."""
+    def _attributes(self, inode: Inode, look: Callable[[], NodeStat]) -> NodeAttributes:
+        """Look at an inode, and return its attributes, which the kernel receives now."""
+        sizings = inode.sizings
+        return self._sent_attributes(inode, look(), sizings)
+
+    def _sent_attributes(self, inode: Inode, stat: NodeStat, sizings: int) -> NodeAttributes:
+        """Return attributes that the kernel receives now; see `InodeTable.sends_size`."""
         if inode.takes_pages and stat.size < (inode.sent_size or 0):
             self.kernel.forget_contents([inode])  # pages that are being put may lie behind its end
-        inode.sent_size = stat.size
+        self.inodes.sends_size(inode, stat.size, sizings)
         return self._appearance.of(inode.ino, inode.node, stat)
 
     def _find_again(self, inode: Inode) -> None:

@@ -24,10 +24,10 @@ class Inode:
 
     `pages_from` and `pages_token` remember when the kernel's cached pages were last begun anew,
     and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
-    never sent. `writers` counts the open files through which bytes can change, `mappable` those
-    through whose mappings they can. `takes_pages` tells whether pages were
-    put into the kernel's cache. If `is_alone`, it
-    is the file of the one program that opened it.
+    never sent, and `sizings` counts the writes and changes of size that it made. `writers` counts
+    the open files through which bytes can change, `mappable` those through whose mappings they
+    can. `takes_pages` tells whether pages were put into the kernel's cache. If `is_alone`, it is
+    the file of the one program that opened it.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class Inode:
         "pages_token",
         "parent",
         "sent_size",
+        "sizings",
         "takes_pages",
         "writers",
     )
@@ -60,6 +61,7 @@ class Inode:
         self.pages_from = 0.0
         self.pages_token: object = None
         self.sent_size: int | None = None
+        self.sizings = 0
 
 
 _NONE: Mapping[str, Inode] = {}
@@ -233,6 +235,32 @@ class InodeTable:
         if content is not None:
             with self._lock:
                 self._shown[content] = inode
+
+    def sends_size(self, inode: Inode, size: int, sizings: int) -> None:
+        """Note a size that the kernel receives.
+
+        It does not believe one that was looked at before its last write or change of size ended
+        (Linux, fs/fuse/inode.c: fuse_change_attributes, `attr_version`).
+
+        Parameters
+        ----------
+        sizings : of the inode before the size was looked at.
+        """
+        with self._lock:
+            if inode.sent_size is None or inode.sizings == sizings:
+                inode.sent_size = size
+
+    def wrote(self, inode: Inode, end: int) -> None:
+        """Note a write, after which the kernel takes a file for `end` bytes long at least."""
+        with self._lock:
+            inode.sizings += 1
+            if inode.sent_size is not None:
+                inode.sent_size = max(inode.sent_size, end)
+
+    def resized(self, inode: Inode) -> None:
+        """Note that the kernel changed the size of a file, and learns it next."""
+        with self._lock:
+            inode.sizings += 1
 
     def can_change(self, inode: Inode, count: int, *, is_mappable: bool) -> None:
         """Count an open file, or with -1 a closed one, through which bytes can change."""

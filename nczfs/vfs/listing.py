@@ -61,8 +61,9 @@ class OpenDirectory:
                 inode = self._inodes.number(self.inode, name, child)
                 self._made.add(inode.ino)
             node = inode.node
+            sizings = inode.sizings
             attributes = self._appearance.of(inode.ino, node, node.listing_stat())
-            inode.sent_size = attributes.size
+            self._inodes.sends_size(inode, attributes.size, sizings)
             yield DirectoryEntry(os.fsencode(name), attributes, position + FIRST_COOKIE)
             position += 1
 

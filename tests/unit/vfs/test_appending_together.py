@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -254,6 +256,65 @@ def test_a_record_of_a_page_is_appended_wherever_the_kernel_took_the_end_to_be(
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
         found = root.variables["page"][2:, 0].tolist()
     assert found == ([0, 1, 7] if flags == os.O_WRONLY else [7, 1])
+
+
+def looks(fs: TreeFileSystem, path: str, how: str) -> Callable[[], object]:
+    """One of the ways in which the kernel asks for the size of a file."""
+    place, _, name = path.rpartition("/")
+    ino, above = find(fs, path).ino, find(fs, place).ino
+    if how == "lookup":
+        return partial(fs.lookup, above, name.encode())
+    if how == "getattr":
+        return partial(fs.getattr, ino)
+    handle = fs.opendir(above)
+    return lambda: next(e for e in fs.readdir(handle, 0) if e.name == name.encode())
+
+
+@pytest.mark.parametrize(
+    ("how", "call"),
+    [("lookup", "lookup_stat"), ("getattr", "stat"), ("readdir", "listing_stat")],
+)
+@pytest.mark.parametrize("change", ["write", "truncate"])
+def test_a_size_that_was_looked_at_before_a_change_makes_no_append_of_a_page(
+    fs: TreeFileSystem, memory: GatedZMap, how: str, call: str, change: str
+) -> None:
+    """SEMANTICS W58: the kernel does not believe it, and writes back pages behind it."""
+    width = PAGE_BYTES // 4
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+        root.create_dimension("p", width)
+        root.create_variable("page", ("t", "p"), "<i4", chunks=(4, width), fillvalue=-1)
+    path = "datasets/d.zarr/page/values.raw"
+    fs.refresh("")
+    end = find(fs, path).size
+    ino = find(fs, path).ino
+    handle = open_file(fs, path, os.O_RDWR | os.O_APPEND)
+    kind = type(fs.inodes.get(ino).node)
+    look = getattr(kind, call)
+    looked, goes_on = threading.Event(), threading.Event()
+
+    def held(node: object) -> object:
+        stat = look(node)
+        if stat.size == end and threading.current_thread() is not threading.main_thread():
+            looked.set()
+            assert goes_on.wait(WAIT_S)
+        return stat
+
+    asks = looks(fs, path, how)
+    with mock.patch.object(kind, call, held), ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(asks)
+        try:
+            assert looked.wait(WAIT_S)
+            if change == "write":
+                fs.write(handle, end, np.full(width, 1, "<i4").tobytes())
+            else:
+                fs.setattr(ino, AttributeChanges(size=end + PAGE_BYTES), handle)
+        finally:
+            goes_on.set()
+        asked.result(WAIT_S)
+    fs.write(handle, end, np.full(width, 7, "<i4").tobytes())
+    close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["page"][2:, 0].tolist() == [7]
 
 
 @pytest.mark.parametrize("dtype", [None, "<f8", "<i2"])
