@@ -16,7 +16,7 @@ import numcodecs
 import numpy as np
 
 from nczfs.buffers import Values
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.model.dtypes import DataType
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec, Json
 

@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from nczfs.cli import helper
 from nczfs.cli.command import Command, CommandLine, parser_of
 from nczfs.cli.parser import Parser
+from nczfs.version import VERSION
 
 _DESCRIPTION = "Object stores of NCZarr and Zarr datasets as ordinary files."
 _STATUS = "0: done; 1: failed; 2: wrong usage. An error is one line on stderr."
@@ -93,7 +93,7 @@ def _page(
 
     page = Manpage(parser)
     page.prog, page.description, page.section = name, summary, section
-    page.manual, page.source = "nczfs", f"nczfs {version('nczfs')}"
+    page.manual, page.source = "nczfs", f"nczfs {VERSION}"
     moment = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     page.date = time.strftime("%B %d, %Y", time.gmtime(moment))  # hyphens would be escaped
     if examples:

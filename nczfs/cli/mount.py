@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 from nczfs.cli import logs
@@ -24,6 +23,7 @@ from nczfs.cli.store import place, server_options, store_options
 from nczfs.errors import NoContent, StoreError, UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.background import BackgroundOptions, run_in_background
+from nczfs.version import VERSION
 from nczfs.vfs.ending import EndNote
 from nczfs.zmap.url import parse_url
 
@@ -154,9 +154,7 @@ def mount(
     source = parse_url(url).text
     config = settings.effective() | {"url": source, "mountpoint": mountpoint}
     shown_log = None if log is None else LogFile.from_here(log)
-    _log.info(
-        "nczfs %s, process %d: mounts %s on %s", version("nczfs"), os.getpid(), source, mountpoint
-    )
+    _log.info("nczfs %s, process %d: mounts %s on %s", VERSION, os.getpid(), source, mountpoint)
     _check_views(settings, view_words())
     spool_dir = settings.maybe_text("spool-dir")
     chunks, chain = settings.maybe_text("import-chunks"), settings.maybe_text("import-codecs")

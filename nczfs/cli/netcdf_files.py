@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,11 +36,13 @@ def is_cdl(place: str) -> bool:
 @contextmanager
 def source_of(file: str, memory_limit_bytes: int, *, skip_unsupported: bool) -> Iterator[Source]:
     """Open a netCDF file or a CDL text, whichever its first bytes show."""
+    from zipfile import is_zipfile
+
     path = Path(file).expanduser()
     if is_cdl(file):
         yield cdl_source_of(path)
         return
-    if path.is_dir() or zipfile.is_zipfile(path):
+    if path.is_dir() or is_zipfile(path):
         raise UsageError(
             f"{file}: is not a netCDF or CDL file on this machine; `nczfs cp` copies datasets"
         )

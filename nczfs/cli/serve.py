@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import sys
-from importlib.metadata import version
 
 from nczfs.cli import logs
 from nczfs.cli.command import Command, CommandLine
@@ -15,6 +14,7 @@ from nczfs.cli.sources import Settings
 from nczfs.cli.store import place, server_options, store_options
 from nczfs.errors import UsageError
 from nczfs.fuse.servicemanager import notify_service_manager
+from nczfs.version import VERSION
 from nczfs.zmap.url import parse_url
 
 _log = logging.getLogger(__name__)
@@ -71,9 +71,7 @@ def _serve(url: str, settings: Settings) -> None:
                 records,
             )
             at = url_of(listener)
-            _log.info(
-                "nczfs %s, process %d: serves %s at %s", version("nczfs"), os.getpid(), source, at
-            )
+            _log.info("nczfs %s, process %d: serves %s at %s", VERSION, os.getpid(), source, at)
 
             def announce() -> None:
                 print(f"nczfs: {source} is served at {at}; Ctrl-C ends it", file=sys.stderr)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from importlib.metadata import version
 
 from nczfs.cli.command import Command, CommandLine
+from nczfs.version import VERSION
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(request: CommandLine) -> int:
     """Print the version."""
-    print(f"nczfs {version('nczfs')}")
+    print(f"nczfs {VERSION}")
     return 0
 
 

@@ -8,6 +8,9 @@ from typing import TypeAlias
 
 from nczfs.buffers import Buffer, Values
 
+MEMORY_BYTES = 512 << 20
+"""What the elements of a chunk may take in memory if they are of variable length."""
+
 TooLong: TypeAlias = Callable[[str], object]
 """Receives the message about a chunk with too many bytes, in the thread that decodes it."""
 

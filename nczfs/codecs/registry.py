@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from math import prod
@@ -43,22 +43,9 @@ _REFUSED = {"pickle": "unpickling runs whatever code the data contain"}
 
 _OBJECT_CODECS = _VLEN.keys() | _LISTED.keys()
 
-MEMORY_BYTES = 512 << 20
 
-
-def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pipeline:
-    """Return the pipeline that decodes and encodes the chunks of an array.
-
-    Parameters
-    ----------
-    memory_bytes : that the elements of a chunk may take if they are of variable length.
-
-    Raises
-    ------
-    UnknownCodec : a codec is not installed, is refused on purpose (``pickle``), or its
-        configuration cannot be used. The message names the codec.
-    CodecError : chunks have more elements of variable length than memory holds.
-    """
+def pipeline_of(array: ArrayDescription, memory_bytes: int) -> Pipeline:
+    """Return the pipeline of an array; see `nczfs.codecs.pipelines.pipeline_of`."""
     chain = array.codecs
     if chain.zarr_format not in (2, 3):
         raise UnknownCodec(f"codec chains of Zarr v{chain.zarr_format} are not supported")
@@ -74,14 +61,11 @@ def pipeline_of(array: ArrayDescription, memory_bytes: int = MEMORY_BYTES) -> Pi
     return V2Pipeline(array, codecs)
 
 
-def why_only_decoded(array: ArrayDescription) -> str | None:
-    """Return why the values of an array can be decoded, and not encoded. None: they can be.
-
-    nczfs does not know a codec, and the metadata say that readers need not: it is left out.
-    """
-    for spec in array.codecs.codecs:
-        if not spec.must_understand and not is_known(spec.name, _installed()):
-            return f"codec {shown(spec.name)} is not known, and without it nothing can be written"
+def why_unknown(names: Iterable[str]) -> str | None:
+    """Return why nothing can be written, if one of some codecs of Zarr v3 is not known."""
+    for name in names:
+        if not is_known(name, _installed()):
+            return f"codec {shown(name)} is not known, and without it nothing can be written"
     return None
 
 

@@ -8,13 +8,13 @@ Zarr v3, codec ``sharding_indexed``, version 1.0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from nczfs.buffers import Buffer, Flags
-from nczfs.codecs.bytefilters import crc32c
-from nczfs.codecs.codec import CodecSettings, Size, from_buffer
+from nczfs.codecs.codec import Codec, CodecSettings, Size, from_buffer
 from nczfs.errors import CorruptChunk, UnknownCodec
 from nczfs.messages import shown
 from nczfs.model.hierarchy import CodecSpec
@@ -31,7 +31,6 @@ _ENTRY_BYTES: Final = 16
 _CHECKSUM_BYTES: Final = 4
 _ENDIANS: Final[Mapping[object, str]] = {"little": "<u8", "big": ">u8"}
 _NAMES: Final = ("bytes", "endian")  # the second one in data from before the standard
-_CHECKSUM: Final = crc32c(CodecSettings("crc32c", {}))
 
 
 @frozen
@@ -70,7 +69,7 @@ class IndexCodec:
             )
         for _ in range(self.checksums):
             try:
-                flat = _CHECKSUM.decode(flat, Size.exactly(flat.size))
+                flat = _checksum().decode(flat, Size.exactly(flat.size))
             except ValueError as error:
                 raise CorruptChunk(f"the index of the shard: {error}") from error
         return np.array(flat.view(self.dtype), np.uint64).reshape(self.count, 2)
@@ -80,7 +79,7 @@ class IndexCodec:
         assert places.shape == (self.count, 2)
         flat = np.ascontiguousarray(places, self.dtype).reshape(-1).view(np.uint8)
         for _ in range(self.checksums):
-            flat = _CHECKSUM.encode(flat)
+            flat = _checksum().encode(flat)
         return flat.tobytes()
 
 
@@ -170,3 +169,10 @@ def in_a_row(lengths: Sequence[int | None], start: int) -> Places:
     places[:, 0] = np.cumsum(places[:, 1]) - places[:, 1] + np.uint64(start)
     places[is_missing] = MISSING
     return places
+
+
+@cache
+def _checksum() -> Codec:
+    from nczfs.codecs.bytefilters import crc32c  # a mount starts without numcodecs
+
+    return crc32c(CodecSettings("crc32c", {}))

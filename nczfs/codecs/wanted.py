@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numcodecs.registry import get_codec
 
+from nczfs.codecs.base import MEMORY_BYTES
 from nczfs.codecs.fillelement import fill_element
 from nczfs.codecs.registry import is_of_numcodecs, pipeline_of
 from nczfs.errors import CodecError, UnknownCodec
@@ -42,7 +43,7 @@ def check_codecs(array: ArrayDescription) -> None:
     CodecError : the codecs cannot encode or cannot decode such elements.
     """
     shape = _trial_shape(array)
-    pipeline = pipeline_of(replace(array, shape=shape, chunk_shape=shape, shards=()))
+    pipeline = pipeline_of(replace(array, shape=shape, chunk_shape=shape, shards=()), MEMORY_BYTES)
     for spec in array.codecs.codecs:
         name = spec.name
         if array.codecs.zarr_format == 3:

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from nczfs.cdl import printer as cdl
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.turns import PARSING, take
 from nczfs.engine.options import Tally
@@ -160,8 +159,10 @@ def group_views(
             return Layout([Literal(info.group_info(opened.follow(dataset.group), more))])
 
     def printed(_: Variables) -> Layout:
+        from nczfs.cdl.printer import header as cdl_header  # a mount starts without
+
         with PARSING.visit():
-            text = cdl.header(opened.follow(dataset.group), name=file_name)
+            text = cdl_header(opened.follow(dataset.group), name=file_name)
             return Layout([Literal(text.encode("utf-8", "surrogateescape"))])
 
     return {

@@ -9,12 +9,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from importlib.metadata import version
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from nczfs.errors import ServerFailed, StoreError
 from nczfs.plaindata import frozen
+from nczfs.version import VERSION
 from nczfs.zmap.keys import place_of
 from nczfs.zmap.ranges import answer_bytes_max
 from nczfs.zmap.registry import StoreOptions
@@ -90,7 +90,7 @@ class HttpTransport:
         self.root_url = f"{parts.scheme}://{host}{_escaped(parts.path)}".rstrip("/")
         self._query = f"?{parts.query}" if parts.query else ""
         self._headers = {
-            "user-agent": f"nczfs/{version('nczfs')}",
+            "user-agent": f"nczfs/{VERSION}",
             "accept": "*/*",
             # With an encoding, ranges would count the bytes of the encoded body.
             "accept-encoding": "identity",

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from nczfs.buffers import Values
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.model.dtypes import DataType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription, ChunkKeys, CodecChain, CodecSpec
 

@@ -14,7 +14,7 @@ import pytest
 
 from nczfs.buffers import Buffer, Values
 from nczfs.codecs.base import Pipeline, TooLong
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.engine.chunks.base import ChunkStore, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk

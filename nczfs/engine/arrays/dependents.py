@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from nczfs.codecs.registry import why_only_decoded
+from nczfs.codecs.pipelines import why_only_decoded
 from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.chunks.storedarray import StoredArrays
 from nczfs.engine.metadata.hierarchy import Hierarchy

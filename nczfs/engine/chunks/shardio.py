@@ -12,7 +12,7 @@ import numpy as np
 
 from nczfs import metrics
 from nczfs.buffers import Buffer, Values
-from nczfs.codecs.registry import MEMORY_BYTES
+from nczfs.codecs.base import MEMORY_BYTES
 from nczfs.engine.chunks.base import Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk

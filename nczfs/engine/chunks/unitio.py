@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from nczfs import metrics
 from nczfs.buffers import Buffer, Values
-from nczfs.codecs.base import Pipeline, TooLong
-from nczfs.codecs.registry import MEMORY_BYTES, pipeline_of
+from nczfs.codecs.base import MEMORY_BYTES, Pipeline, TooLong
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.engine.chunks.base import NDIM_MAX, ChunkStore, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk
 from nczfs.engine.chunks.loaded import LoadedChunk

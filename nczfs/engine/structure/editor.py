@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nczfs.codecs.wanted import check_codecs
+from nczfs.codecs.pipelines import check_codecs
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import (
     AddDimension,

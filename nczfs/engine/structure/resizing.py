@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from nczfs.codecs.fillelement import fill_element
-from nczfs.codecs.registry import why_only_decoded
+from nczfs.codecs.pipelines import why_only_decoded
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.engine.structure.dependents import shorter_with

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -19,6 +18,7 @@ from nczfs.errors import ClusterLost, UsageError
 from nczfs.tools.cluster import held
 from nczfs.tools.cluster.window import FutureResult, Outcome, attempted, outcomes
 from nczfs.tools.transfer.source import Notice
+from nczfs.version import VERSION
 
 Piece = TypeVar("Piece")
 
@@ -111,8 +111,7 @@ class Cluster:
             time.sleep(0.2)
         for address, found in self._client.run(_version).items():
             if found != _version():
-                has = f"has nczfs {found}" if found else "has no nczfs"
-                raise UsageError(f"worker {address} {has}; this is nczfs {_version()}")
+                raise UsageError(f"worker {address} has nczfs {found}; this is nczfs {_version()}")
 
     def close(self) -> None:
         """Let workers close what they have open, and disconnect."""
@@ -218,7 +217,4 @@ def _quiet() -> None:
 
 
 def _version() -> str:
-    try:
-        return version("nczfs")
-    except PackageNotFoundError:
-        return ""
+    return VERSION

@@ -13,7 +13,7 @@ import netCDF4
 import numpy as np
 
 from nczfs.buffers import Values
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.engine.values.fillvalues import is_fill_value
 from nczfs.errors import AccessDenied, CorruptStore, NoContent, UnknownCodec, Unsupported
 from nczfs.formats.attributes import is_hidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from nczfs.engine.arrays.array import now
 from nczfs.engine.dataset import Dataset, Engine
@@ -12,7 +13,9 @@ from nczfs.errors import MetadataError, NoSuchNode
 from nczfs.plaindata import frozen
 from nczfs.views.catalog import ZOM
 from nczfs.zmap.keys import Prefix, is_within
-from nczfs.zom.shown import ShownHierarchy, shown_hierarchy
+
+if TYPE_CHECKING:
+    from nczfs.zom.shown import ShownHierarchy
 
 PROBLEMS_MAX = 10  # that are named
 
@@ -55,6 +58,8 @@ class Hierarchies:
         ------
         StructureChanged : the group was removed. NoSuchNode, MetadataError, StoreError.
         """
+        from nczfs.zom.shown import shown_hierarchy  # a mount starts without
+
         made = self._made.get(node.prefix)
         revision = dataset.edits.revision
         is_usual = made is not None and not anew and made.revision == revision

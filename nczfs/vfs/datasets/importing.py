@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 from nczfs.buffers import Buffer
 from nczfs.engine.dataset import Dataset
@@ -28,16 +29,6 @@ from nczfs.errors import (
 )
 from nczfs.model.hierarchy import CodecSpec
 from nczfs.plaindata import frozen
-from nczfs.tools.transfer.cdl_source import cdl_source
-from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
-from nczfs.tools.transfer.completeness import check_complete
-from nczfs.tools.transfer.group_target import (
-    fill_group,
-    is_empty,
-    replace_group,
-)
-from nczfs.tools.transfer.reading_process import read_apart
-from nczfs.tools.transfer.source import Scopes, Source
 from nczfs.vfs.datasets.arrivals import goal_of
 from nczfs.vfs.datasets.editing import TreeEditing
 from nczfs.vfs.datasets.held import HeldFile
@@ -48,6 +39,9 @@ from nczfs.vfs.nodes import File, OpenFile
 from nczfs.views.catalog import CDL_SUFFIX, CHUNKS, is_like_a_view
 from nczfs.views.netcdf.kinds import NETCDF_SUFFIXES
 from nczfs.zmap.keys import Prefix, join
+
+if TYPE_CHECKING:
+    from nczfs.tools.transfer.source import Source
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +198,8 @@ class GroupImport:
 
     def _show_again(self, name: str) -> None:
         """Show the file that a program removed to put another one in its place."""
+        from nczfs.tools.transfer.group_target import is_empty  # a mount starts without
+
         hidden = self.editing.removing.hidden
         with suppress(NczfsError):
             if hidden.is_hidden(self._prefix, name) and not is_empty(self.dataset, self.path):
@@ -239,6 +235,8 @@ class GroupImport:
         """Import a file that is complete. Returns False for an empty one."""
         if not held.size:
             return False
+        from nczfs.tools.transfer.cdl_source import cdl_source  # a mount starts without
+
         assert isinstance(held, ImportedFile)
         where = f"/{self.path}/{name}" if self.path else f"/{name}"
         prefix = self._prefix
@@ -256,6 +254,9 @@ class GroupImport:
         return True
 
     def _fill_from_netcdf(self, held: ImportedFile, name: str, where: str) -> None:
+        from nczfs.tools.transfer.completeness import check_complete
+        from nczfs.tools.transfer.reading_process import read_apart
+
         note = partial(log.info, "%s: %s", where)
         with held.path() as path:
             check_complete(path, where)
@@ -267,6 +268,10 @@ class GroupImport:
         return self.context.engine.options.memory_limit_bytes // MEMORY_SHARE
 
     def _fill(self, name: str, source: Source, size: int) -> None:
+        from nczfs.tools.transfer.choices import Choices, chosen, with_usual_chunks
+        from nczfs.tools.transfer.group_target import fill_group, is_empty, replace_group
+        from nczfs.tools.transfer.source import Scopes
+
         dataset, path = self.dataset, self.path
         known = Scopes(source.root).names
         chunks = {name: n for name, n in self.options.chunks.items() if name in known}

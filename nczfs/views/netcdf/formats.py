@@ -6,8 +6,10 @@ import os
 from collections.abc import Collection
 from functools import partial
 
-from nczfs.views.ncstream.layout import ncstream_layout
+from nczfs.views.elements import ElementsOf
+from nczfs.views.layout import Layout
 from nczfs.views.netcdf.classic.layout import classic_layout
+from nczfs.views.netcdf.content import FileContent
 from nczfs.views.netcdf.hdf5.layout import hdf5_layout
 from nczfs.views.netcdf.hdf5.templates import Templates
 from nczfs.views.netcdf.kinds import CLASSIC, NCSTREAM, NETCDF4
@@ -43,11 +45,15 @@ class NetcdfFiles:
                 lay_out=partial(hdf5_layout, templates=self._templates),
             ),
             NetcdfFormat(CLASSIC, is_of_variables=False, is_written=True, lay_out=classic_layout),
-            NetcdfFormat(
-                NCSTREAM, is_of_variables=False, is_written=False, lay_out=ncstream_layout
-            ),
+            NetcdfFormat(NCSTREAM, is_of_variables=False, is_written=False, lay_out=_stream_layout),
         )
 
     def close(self) -> None:
         """End what is being made."""
         self._templates.close()
+
+
+def _stream_layout(content: FileContent, elements: ElementsOf) -> Layout:
+    from nczfs.views.ncstream.layout import ncstream_layout  # a mount starts without
+
+    return ncstream_layout(content, elements)

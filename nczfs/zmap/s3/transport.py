@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
+from nczfs.version import VERSION
 from nczfs.zmap.keys import place_of
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.s3.access import S3Access
@@ -53,7 +53,7 @@ class S3Transport:
         self._access = access
         self.name = name
         self._copies = options.documents.copies
-        self._agent = {"user-agent": f"nczfs/{version('nczfs')}"}
+        self._agent = {"user-agent": f"nczfs/{VERSION}"}
         self._common = access.headers | self._agent
         self._exchange = Exchange(
             "s3",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
+from nczfs.version import VERSION
 from nczfs.zmap.registry import StoreOptions
 from nczfs.zmap.web.attempts import Deadline
 from nczfs.zmap.web.bodies import WantedBytes
@@ -27,7 +26,7 @@ def knock(
     exchange = Exchange(
         "doctor", url, options, address_from=named_by, ca_bundle=ca_bundle, proxy=proxy
     )
-    headers = {"user-agent": f"nczfs/{version('nczfs')}"}
+    headers = {"user-agent": f"nczfs/{VERSION}"}
     question = Question("HEAD", f"{url}/", headers, WantedBytes(0))
 
     def attempt(deadline: Deadline) -> ServerAnswer:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nczfs.codecs.base import Pipeline
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.model.dtypes import DataType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec, Json
 

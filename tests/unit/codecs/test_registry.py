@@ -14,7 +14,7 @@ from numcodecs.registry import codec_registry, register_codec
 
 from nczfs.codecs import registry
 from nczfs.codecs.codec import Codec, Flat, Size, as_bytes
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.errors import CorruptChunk, UnknownCodec
 from nczfs.model.dtypes import VlenKind
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, Json

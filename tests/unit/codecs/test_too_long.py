@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from tests.unit.codecs.arrays import described
 
 CHUNK = np.arange(4, dtype="<i4")

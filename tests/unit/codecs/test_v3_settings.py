@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from numcodecs.registry import codec_registry
 
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.errors import UnknownCodec
 from nczfs.model.dtypes import VlenKind
 from tests.unit.codecs.arrays import pipeline

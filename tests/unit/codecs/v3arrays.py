@@ -8,7 +8,7 @@ import numpy as np
 
 from nczfs.buffers import Values
 from nczfs.codecs.base import Pipeline
-from nczfs.codecs.registry import pipeline_of
+from nczfs.codecs.pipelines import pipeline_of
 from nczfs.model.dtypes import DataType, VlenKind
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec, Json
 from nczfs.model.smallnumbers import SMALL_NUMBERS, number_kind

@@ -15,7 +15,6 @@ import nczfs
 from nczfs.errors import BadArgument, NotPermitted, ReadOnlyMount
 from nczfs.library.opening import open_zmap
 from nczfs.testing.datasets import put_array, put_group
-from nczfs.vfs.datasets import hierarchies
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.base import ZMap
@@ -100,8 +99,9 @@ def test_it_is_made_once_for_a_listing(fs: TreeFileSystem, monkeypatch: pytest.M
         made.append(1)
         return shown_hierarchy(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(hierarchies, "shown_hierarchy", counted)
-    monkeypatch.setattr(hierarchies, "now", lambda: 0.0)  # it is believed for a second
+    monkeypatch.setattr("nczfs.zom.shown.shown_hierarchy", counted)
+    # It is believed for a second.
+    monkeypatch.setattr("nczfs.vfs.datasets.hierarchies.now", lambda: 0.0)
     listing(fs, D)
     find(fs, f"{D}/v")
     assert not made

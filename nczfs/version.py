@@ -1,0 +1,3 @@
+"""The version of nczfs, also for its package."""
+
+VERSION = "0.1.0"
