@@ -185,7 +185,7 @@ class Dataset(Hierarchy):
             engine.pools,
             self.lease.writing,
             self._note_edited,
-            lambda key: self.copy.owe(key),
+            lambda keys: self.copy.changing(keys),
             None if is_apart else engine.withdrawn,
         )
         super().__init__(metadata, root, metadata_format, options, edits)

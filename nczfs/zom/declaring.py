@@ -169,12 +169,12 @@ def declare(dataset: Dataset, path: str, node: Node, editor: Editor) -> None:
     # A rename of a directory around the dataset comes before all of this, or after it.
     with dataset.engine.arrays.gate.inside(lambda: dataset.root):
         wanted = check(dataset, path, node)
-        dataset.copy.distrust()
         try:
-            for at, member in wanted.members.items():
-                write_nodes(dataset, _joined(path, at), member)
-            for at, (attributes, names) in wanted.attributes.items():
-                _store_attributes(dataset, _joined(path, at), attributes, names)
+            with dataset.copy.changing((None,)):
+                for at, member in wanted.members.items():
+                    write_nodes(dataset, _joined(path, at), member)
+                for at, (attributes, names) in wanted.attributes.items():
+                    _store_attributes(dataset, _joined(path, at), attributes, names)
         finally:
             dataset.joined(path)
     editor.sync()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from nczfs.engine.metadata.documents import StoreDocuments
 from nczfs.engine.metadata.hierarchy import Hierarchy
@@ -18,12 +20,28 @@ from nczfs.zmap.keys import join
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Debt:
+    """What the copy may lack of a document.
+
+    Attributes
+    ----------
+    changes : how often it has begun to change.
+    under_way : how many of these changes are not over.
+    """
+
+    changes: int = 0
+    under_way: int = 0
+
+
 class ConsolidatedCopy:
     """The documents that the copy does not repeat correctly yet, and its update.
 
-    A document is pending from before it is written until the copy has it. Without a copy, none is
-    made except on request; formats without consolidated metadata never have one. The first update
-    makes the copy anew from all documents, because it may have been stale; later ones amend it.
+    A document is owed from before it changes until the copy has it as it is after the change: an
+    update that has begun to read before the change was over settles nothing. Without a copy, none
+    is made except on request; formats without consolidated metadata never have one. The first
+    update makes the copy anew from all documents, because it may have been stale; later ones amend
+    it.
     Where several clients write, each puts what the store has now into the newest copy.
 
     `_lock` guards what is pending, and is not held during requests to the store; the one thread
@@ -45,35 +63,48 @@ class ConsolidatedCopy:
         self._store = store
         self._lock = threading.Lock()
         self._updating = threading.Lock()
-        self._owed: dict[str, int] = {}  # how often
-        self._distrusted = 0  # how often
+        self._owed: dict[str | None, _Debt] = {}  # by key; None: any document
         self._is_true = False
         self.is_wanted = False
 
     @property
     def is_owed(self) -> bool:
         """Whether the copy may lack something."""
-        return bool(self._owed or self._distrusted)
+        return bool(self._owed)
 
     def owes(self, keys: frozenset[str]) -> bool:
         """Return whether the copy may lack one of some documents."""
         with self._lock:
-            return bool(self._distrusted) or not keys.isdisjoint(self._owed)
+            return None in self._owed or not keys.isdisjoint(self._owed)
 
-    def owe(self, key: str) -> None:
-        """Note that a document is about to be written."""
+    @contextmanager
+    def changing(self, keys: Collection[str | None]) -> Iterator[None]:
+        """Enclose a change of documents, which the copy owes from now on.
+
+        Parameters
+        ----------
+        keys : None among them: any document may change, and the copy is made anew.
+        """
         if self._form is None:
+            yield
             return
         with self._lock:
-            self._owed[key] = self._owed.get(key, 0) + 1
+            debts = [self._owed.setdefault(key, _Debt()) for key in keys]
+            for debt in debts:
+                debt.changes += 1
+                debt.under_way += 1
+            self._is_true = self._is_true and None not in keys
+        try:
+            yield
+        finally:
+            with self._lock:
+                for debt in debts:
+                    debt.under_way -= 1
 
     def distrust(self) -> None:
-        """Note that the copy must be rebuilt, because documents change in another way."""
-        if self._form is None:
-            return
-        with self._lock:
-            self._is_true = False
-            self._distrusted += 1
+        """Note that the copy must be made anew, because documents have changed in another way."""
+        with self.changing((None,)):
+            pass
 
     def update(self, leaving: str | None = None) -> None:
         """Bring the copy up to date.
@@ -91,22 +122,22 @@ class ConsolidatedCopy:
             return
         with self._updating:
             with self._lock:
-                owed, distrusted = dict(self._owed), self._distrusted
-            keys = list(owed)
+                changed = {key: debt.changes for key, debt in self._owed.items()}
+                over = [key for key, debt in self._owed.items() if not debt.under_way]
+            keys = [key for key in changed if key is not None]
 
             def store(_: int) -> bool:
                 # Other clients may have written both since.
                 self._hierarchy.ask_again([form.key, *keys])
-                is_due = bool(keys or distrusted or leaving)
+                is_due = bool(changed or leaving)
                 return self._update_once(form, keys, leaving, is_due=is_due)
 
             is_true = until_stored(store, form.key)
             with self._lock:
-                for key, count in owed.items():
-                    if self._owed[key] == count:
+                for key in over:
+                    if self._owed[key].changes == changed[key]:
                         del self._owed[key]
-                self._distrusted -= distrusted
-                self._is_true = is_true and not self._distrusted
+                self._is_true = is_true and None not in self._owed
 
     @property
     def _form(self) -> ConsolidatedForm | None:

@@ -65,7 +65,7 @@ class Edits:
     ----------
     guard : makes a context manager to enclose each change of the store.
     changed : called when the node at a path may read differently than before.
-    storing : called with the key of a document, in the dataset, before it is written.
+    storing : makes a context manager to enclose a change of documents with the given keys.
     withdrawn : is told what the store refuses.
 
     Attributes
@@ -84,7 +84,7 @@ class Edits:
         pools: Pools,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
         changed: Callable[[str], None] = lambda _: None,
-        storing: Callable[[str], None] = lambda _: None,
+        storing: Callable[[Collection[str]], AbstractContextManager[object]] = nullcontext,
         withdrawn: Withdrawn | None = None,
     ) -> None:
         self._guard = guard
@@ -104,7 +104,7 @@ class Edits:
         self._dimensions: dict[str, dict[str, Dimension]] = {}
         self.own_claims: set[str] = set()
         self.refusals = RefusedChanges()
-        self._begun = NewDocuments(metadata, root, guard)
+        self._begun = NewDocuments(metadata, root, guard, storing)
         self._doubtful: set[str] = set()  # documents whose last write got no answer
         self.revision = 0
 
@@ -447,20 +447,20 @@ class Edits:
         if is_made := Create in kinds:
             self._begun.plan_removal(path, left)
         again = self.format.keys(path) if begun is Begun.NODE else ()  # a new copy lacks them
-        for key in {*written, *doubtful, *left, *again}:
-            self._storing(key)
-        for key, data in written.items():
-            document, covered = without_covered(self.format, data, key, self.own_claims)
-            store = self._begun.storing(path, before[key], self.store) if is_made else self.store
-            try:
-                store(key, document, documents.used[join(self._root, key)])
-            except (Conflict, ObjectExists):
-                raise
-            except NczfsError:
-                self._doubtful.add(key)
-                raise
-            self.own_claims -= covered
-        error = self._begun.remove(path, {k: documents.used[join(self._root, k)] for k in left})
+        write = self._begun.storing(path, before, self.store) if is_made else self.store
+        with self._storing({*written, *doubtful, *left, *again}):
+            for key, data in written.items():
+                document, covered = without_covered(self.format, data, key, self.own_claims)
+                try:
+                    write(key, document, documents.used[join(self._root, key)])
+                except (Conflict, ObjectExists):
+                    raise
+                except NczfsError:
+                    self._doubtful.add(key)
+                    raise
+                self.own_claims -= covered
+            versions = {key: documents.used[join(self._root, key)] for key in left}
+            error = self._begun.remove(path, versions)
         self._doubtful -= doubtful
         return refused + [(c, error) for c in changes if error and isinstance(c, DropGroup)]
 

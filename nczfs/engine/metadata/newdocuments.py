@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 Store: TypeAlias = Callable[[str, bytes, Version], Version]
 """Replaces a version of a document of a dataset. Returns the new version."""
+
+Storing: TypeAlias = Callable[[Collection[str]], AbstractContextManager[object]]
+"""Makes a context manager to enclose a change of documents with the given keys."""
 
 
 class Begun(Enum):
@@ -75,6 +78,7 @@ class NewDocuments:
     ----------
     root : the prefix of the dataset.
     guard : makes a context manager to enclose each change of the store.
+    storing : makes one to enclose a change of documents, given their keys.
     """
 
     def __init__(
@@ -82,10 +86,12 @@ class NewDocuments:
         metadata: MetadataCache,
         root: Prefix,
         guard: Callable[[], AbstractContextManager[None]],
+        storing: Storing,
     ) -> None:
         self._metadata = metadata
         self._root = root
         self._guard = guard
+        self._storing = storing
         self._lock = threading.Lock()
         self._sent: dict[str, dict[str, _Sent]] = {}
 
@@ -137,12 +143,12 @@ class NewDocuments:
             if each.is_stored and not each.is_removed
         )
 
-    def storing(self, path: str, before: bytes | None, store: Store) -> Store:
+    def storing(self, path: str, before: Mapping[str, bytes | None], store: Store) -> Store:
         """Return a function that stores a document of a node that is being made, and notes it.
 
         Parameters
         ----------
-        before : the bytes of the document that there is; None: there is none.
+        before : the bytes of the documents that there are, by key; None: there is none.
         store : replaces a version of a document, and returns the new one.
         """
 
@@ -152,9 +158,9 @@ class NewDocuments:
             except (Conflict, ObjectExists):
                 raise
             except NczfsError:
-                self._note(path, key, replaces, before, data)
+                self._note(path, key, replaces, before[key], data)
                 raise
-            self._note(path, key, replaces, before, data, version)
+            self._note(path, key, replaces, before[key], data, version)
             return version
 
         return stored
@@ -253,9 +259,10 @@ class NewDocuments:
         with self._lock:
             documents = self._sent.pop(path, {})
         try:
-            for key, sent in self._to_take_back(path, documents, written_as):
-                with self._guard():
-                    self._take_back(join(self._root, key), sent)
+            with self._storing(documents):
+                for key, sent in self._to_take_back(path, documents, written_as):
+                    with self._guard():
+                        self._take_back(join(self._root, key), sent)
         except (Conflict, ObjectExists):
             pass  # by which another client has changed it just now
         except NczfsError as error:

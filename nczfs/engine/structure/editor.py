@@ -343,8 +343,8 @@ class Editor:
         """Change the format of a dataset without variables. Raises NotWritable."""
         with self._names.held(""):
             self.sync()
-            self._dataset.copy.distrust()
-            with self._dataset.engine.arrays.gate.inside(lambda: self._dataset.root):
+            gate = self._dataset.engine.arrays.gate.inside(lambda: self._dataset.root)
+            with gate, self._dataset.copy.changing((None,)):
                 relayout.change_format(self._dataset, metadata_format)
 
     def take_attributes(

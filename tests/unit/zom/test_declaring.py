@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from nczfs.zom.creation import create_in
 from nczfs.zom.declaring import NAMED_MAX, declare, declared
 from nczfs.zom.stored import read_stored
 from tests.support.contents import objects_of
+from tests.support.gated import WAIT_S, GatedZMap
 
 X = ArrayV2((4,), (2,), "<i4", attributes={"units": "m"})
 TREE = GroupV2({"g": GroupV2({"x": X}), "x": X}, {"t": 1, "old": 1})
@@ -120,6 +122,23 @@ def test_consolidated_metadata_are_kept_true(version: int) -> None:
     with open_zmap(zmap) as opened:
         found = read_stored(opened.engine_dataset, is_consolidated=True).node
     assert found == of(GroupV2({"g": GroupV2({}, {"b": 1}), "h": GroupV2({})}, {"t": 1}), version)
+
+
+def test_what_is_declared_after_an_update_of_the_copy_is_in_it() -> None:
+    zmap = GatedZMap()
+    with open_zmap(zmap, "w", format="zarr2", consolidated=True) as root:
+        root.create_group("g")
+    wanted = GroupV2({"g": GroupV2({}, {"b": 1})})
+    with open_zmap(zmap, "r+") as root, ThreadPoolExecutor() as pool:
+        dataset = root.engine_dataset
+        with zmap.stopping("write", "g/.zattrs") as gate:
+            declaring = pool.submit(declare, dataset, "", wanted, Editor(dataset, None))
+            assert gate.reached.wait(WAIT_S)
+            dataset.copy.update()  # as another thread does that has stored something else
+            gate.open()
+            declaring.result(WAIT_S)
+    with open_zmap(zmap) as opened:
+        assert read_stored(opened.engine_dataset, is_consolidated=True).node == wanted
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,13 +13,14 @@ import pytest
 import zarr
 
 import nczfs
-from nczfs.errors import Unavailable
+from nczfs.errors import AccessDenied, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
 from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.gated import WAIT_S, GatedZMap
 
 LAYOUTS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "zarr2")
 
@@ -84,3 +86,67 @@ def test_a_new_group_that_waited_is_in_a_copy_that_another_client_made_meanwhile
             assert keys.intersection(found.keys) == keys.intersection(stored) != set()
         if not has_failed:
             break
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("format", "key"), [("zarr2", "a/.zattrs"), ("zarr3", "a/zarr.json")])
+def test_a_document_that_changes_during_another_update_is_in_the_copy(
+    format: str, key: str, when: str
+) -> None:
+    zmap = GatedZMap()
+    with (
+        open_zmap(zmap, "w", format=format, consolidated=True) as root,
+        ThreadPoolExecutor() as pool,
+    ):
+        for name in "ab":
+            root.create_group(name, {"units": "old"})
+        root.sync()
+        for name in "ab":
+            root[name].attrs["units"] = "new"
+        dataset = root.engine_dataset
+        with zmap.stopping("write", key, when) as gate:
+            changing = pool.submit(dataset.store, ("a",))
+            assert gate.reached.wait(WAIT_S)
+            dataset.store(("b",))
+            is_owed = dataset.copy.owes(frozenset([key]))
+            gate.open()
+            changing.result(WAIT_S)
+        assert is_owed
+        assert not dataset.copy.is_owed
+        assert copied_units(zmap, format) == {"a": "new", "b": "new"}
+
+
+def test_a_group_that_is_taken_back_after_an_update_is_not_in_the_copy() -> None:
+    zmap = GatedZMap()
+    with (
+        open_zmap(zmap, "w", format="zarr2", consolidated=True) as root,
+        ThreadPoolExecutor() as pool,
+    ):
+        root.create_group("a", {"units": "m"})
+        root.sync()
+        root.create_group("b", {"units": "m"})
+        dataset = root.engine_dataset
+        with (
+            zmap.stopping("write", "b/.zgroup") as refusing,
+            zmap.stopping("delete", "b/.zattrs") as gate,
+        ):
+            making = pool.submit(dataset.store, ("b",))
+            assert refusing.reached.wait(WAIT_S)
+            refusing.open(AccessDenied("b/.zgroup"))
+            assert gate.reached.wait(WAIT_S)
+            dataset.copy.update()  # as another thread does that has stored something else
+            gate.open()
+            with pytest.raises(AccessDenied):
+                making.result(WAIT_S)
+        assert not dataset.copy.is_owed
+    copied = json.loads(bytes(zmap.read(parse_key(".zmetadata")).data))["metadata"]
+    assert {key for key in copied if not key.startswith("a/")} == {".zgroup", ".zattrs"}
+
+
+def copied_units(zmap: MemoryZMap, format: str) -> dict[str, object]:
+    """Return the attribute of each group as consolidated metadata have it."""
+    if format == "zarr2":
+        found = json.loads(bytes(zmap.read(parse_key(".zmetadata")).data))["metadata"]
+        return {key[0]: found[key]["units"] for key in found if key.endswith("/.zattrs")}
+    found = json.loads(bytes(zmap.read(parse_key("zarr.json")).data))["consolidated_metadata"]
+    return {key: each["attributes"]["units"] for key, each in found["metadata"].items()}
