@@ -26,8 +26,8 @@ from nczfs.engine.structure import (
     renaming,
     resizing,
 )
+from nczfs.engine.structure.attributechanges import settings, takings
 from nczfs.engine.structure.creation import described, keeping, string_bytes
-from nczfs.engine.values.fillvalues import FILL_VALUE, as_fill_value
 from nczfs.errors import (
     CodecError,
     NameTaken,
@@ -36,7 +36,6 @@ from nczfs.errors import (
     Unsupported,
     UsageError,
 )
-from nczfs.formats.attributes import is_hidden
 from nczfs.formats.base import MetadataFormat, Node
 from nczfs.formats.dimensions import anonymous
 from nczfs.formats.limits import check_array
@@ -327,17 +326,7 @@ class Editor:
         array: ArrayDescription | None = None,
     ) -> None:
         """Give attributes values, all together, as `set_attribute` does for one."""
-        changes: list[SetAttribute] = []
-        for attribute in attributes:
-            if is_hidden(attribute.name):
-                raise UsageError(f"/{path}: attribute {attribute.name!r} is reserved by the format")
-            named = replace(attribute, name=checked_name(attribute.name))
-            if named.name == FILL_VALUE:
-                nc_type = _nc_type(self._dataset.node(path))
-                named = named if nc_type is None else as_fill_value(named, nc_type)
-            changes.append(SetAttribute(named, array=array))
-        dependents.check_attributes(self._dataset, path, [each.attribute for each in changes])
-        self._add(path, changes)
+        self._add(path, settings(self._dataset, path, attributes, array))
 
     def change_format(self, metadata_format: MetadataFormat) -> None:
         """Change the format of a dataset without variables. Raises NotWritable."""
@@ -357,11 +346,7 @@ class Editor:
 
         Parameters and errors are those of `set_attribute`.
         """
-        known = {attribute.name: attribute for attribute in self._dataset.node(path).attributes}
-        # As text, because NaN equals nothing.
-        new = [each for each in attributes if repr(known.get(each.name)) != repr(each)]
-        dependents.check_attributes(self._dataset, path, new)
-        self._add(path, [SetAttribute(attribute, array=array) for attribute in new])
+        self._add(path, takings(self._dataset, path, attributes, array))
 
     def delete_attribute(self, path: str, name: str, array: ArrayDescription | None = None) -> None:
         """Remove an attribute if it exists. Parameters are those of `set_attribute`."""
@@ -492,7 +477,3 @@ class Editor:
 
     def _declared(self, group: GroupHeader, name: str) -> Dimension | None:
         return groupdimensions.declared(self._dataset, group, name)
-
-
-def _nc_type(node: Node) -> NcType | None:
-    return node.array.dtype.nc_type if isinstance(node, Variable) else None

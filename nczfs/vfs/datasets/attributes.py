@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
 from nczfs import metrics
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.changes import check_same_array
+from nczfs.engine.metadata.changes import AttributeChange, DeleteAttribute, check_same_array
 from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.opennode import OpenNode
-from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.attributechanges import change_as_seen, settings, takings
 from nczfs.engine.values.fillvalues import FILL_VALUE
 from nczfs.errors import (
     CrossesTrees,
@@ -123,7 +123,21 @@ class AttributesDirectory(Directory):
             self._take(new_name, held, replace=replace)
             arrivals.let_go(self._prefix, name)
             return
-        loaded = self._loaded()
+
+        def renamed(path: str, loaded: LoadedNode | None) -> list[AttributeChange]:
+            return self._renamed(path, loaded, name, new_name, replace=replace)
+
+        _change(editing, self._dataset, self._node, renamed)
+        self._put(new_name)
+        for gone in (name, new_name):
+            self._refusals(gone).settle()
+
+    def _renamed(
+        self, path: str, loaded: LoadedNode | None, name: str, new_name: str, *, replace: bool
+    ) -> list[AttributeChange]:
+        """Return the changes that rename an attribute of a node."""
+        if loaded is None:
+            raise NoSuchPath(f"/{path}: no longer exists")
         moved = _attribute_called(loaded, name)
         try:
             known = _attribute_called(loaded, new_name)
@@ -134,19 +148,10 @@ class AttributesDirectory(Directory):
                 raise PathExists(f"{new_name}: an attribute of that name exists already")
             renamed = attribute_from(known.name, _text_in(loaded, moved.name), known)
         if renamed.name == moved.name:
-            return
-        editor = editing.editor(self._dataset)
+            return []
         array = _array_of(loaded)
-
-        def store(path: str) -> None:
-            editor.set_attribute(path, renamed, array)
-            editor.delete_attribute(path, moved.name, array)
-            editor.sync(path)
-
-        self._node.follow(store)
-        self._put(new_name)
-        for gone in (name, new_name):
-            self._refusals(gone).settle()
+        gone = DeleteAttribute(moved.name, array=array)
+        return [*settings(self._dataset, path, [renamed], array), gone]
 
     def unlink(self, name: str) -> None:
         arrivals = self._context.arrivals
@@ -374,7 +379,12 @@ class OpenAttribute(OpenJudged):
             if data is not None:
                 text = data
                 try:
-                    self._node.follow(lambda path: self._store(path, text))
+                    _change(
+                        self._editing,
+                        self._dataset,
+                        self._node,
+                        lambda path, loaded: self._changes(path, loaded, text),
+                    )
                 except StoreError as error:
                     self._editing.lose_attribute(self._dataset, self._node.path, self._name, error)
                     raise
@@ -384,23 +394,19 @@ class OpenAttribute(OpenJudged):
         """Drop what the last flush did not set; its writer got the error."""
         self._text.is_dirty = False
 
-    def _store(self, path: str, data: bytes) -> None:
-        """Set the attribute of the node at a path to a text."""
-        loaded = self._dataset.load(path)
+    def _changes(
+        self, path: str, loaded: LoadedNode | None, data: bytes
+    ) -> Sequence[AttributeChange]:
+        """Return the changes that set the attribute of a node to a text."""
         known = _attribute(loaded, self._name)
         if loaded is None or (known is None and self._was_there):
             raise StaleHandle(f"/{path}: attribute {self._name!r} was removed")
         check_same_array(loaded.node, self._array)
-        editor = self._editing.editor(self._dataset)
-        if known is None or data != _text_in(loaded, self._name):
-            self._set(editor, path, attribute_from(self._name, data, known))
-        editor.sync(path)
-
-    def _set(self, editor: Editor, path: str, attribute: Attribute) -> None:
-        if self._takes_any_name and attribute.name != FILL_VALUE:
-            editor.take_attributes(path, [attribute], self._array)
-        else:
-            editor.set_attribute(path, attribute, self._array)
+        if known is not None and data == _text_in(loaded, self._name):
+            return []
+        attribute = attribute_from(self._name, data, known)
+        takes = self._takes_any_name and attribute.name != FILL_VALUE
+        return (takings if takes else settings)(self._dataset, path, [attribute], self._array)
 
     def _check_beginning(self, data: bytes) -> None:
         """Raise BadValue if the text can never become the attribute."""
@@ -412,6 +418,18 @@ class OpenAttribute(OpenJudged):
         if self._name == FILL_VALUE and isinstance(node, Variable) and nc_type not in TEXTS:
             nc_type, is_fill = node.array.dtype.nc_type, True
         check_beginning(self._name, data, nc_type, is_single=is_fill)
+
+
+def _change(
+    editing: TreeEditing,
+    dataset: Dataset,
+    node: OpenNode,
+    make: Callable[[str, LoadedNode | None], Sequence[AttributeChange]],
+) -> None:
+    """Change attributes by what they are, and store that. See `change_as_seen`."""
+    editor = editing.editor(dataset)
+    change_as_seen(dataset, node, make)
+    node.follow(lambda path: editor.sync(path))
 
 
 def attribute_file_name(attribute: Attribute) -> str | None:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from nczfs.errors import NczfsError, NoSuchPath
 from nczfs.model.dtypes import NcType
 from nczfs.model.hierarchy import Attribute
 from nczfs.vfs.base import HandleNo
+from nczfs.vfs.datasets import attributes
 from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -29,6 +31,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.views import catalog
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Prefix
+from tests.support.between import take_once
 from tests.support.copies import new_url
 from tests.support.trees import exists, find, read
 from tests.support.writing import close, mkdir, open_file
@@ -62,27 +65,8 @@ def rename(fs: TreeFileSystem, old: str = "g", new: str = "new") -> None:
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Take a step before, or after, the next call of a function. Returns what tells that it was."""
-
-    def gate(
-        owner: object, name: str, step: Callable[[], object], *, after: bool = False
-    ) -> list[str]:
-        function, taken = getattr(owner, name), list[str]()
-
-        def gated(*args: Any, **options: Any) -> Any:
-            is_next = not taken
-            taken.append(name)
-            if is_next and not after:
-                step()
-            found = function(*args, **options)
-            if is_next and after:
-                step()
-            return found
-
-        monkeypatch.setattr(owner, name, gated)
-        return taken
-
-    return gate
+    """`take_once` of this test."""
+    return partial(take_once, monkeypatch)
 
 
 def attributes_of(url: str, path: str) -> dict[str, object]:
@@ -100,23 +84,31 @@ def test_an_attribute_that_is_removed_does_not_come_back(
     fs: TreeFileSystem, url: str, once: Callable[..., list[str]]
 ) -> None:
     """SEMANTICS W32."""
-    attributes = find(fs, f"{ROOT}/g/v/attributes").ino
+    directory = find(fs, f"{ROOT}/g/v/attributes").ino
     taken = once(Editor, "delete_attribute", lambda: rename(fs))
-    fs.unlink(attributes, b"units")
+    fs.unlink(directory, b"units")
     assert taken
     assert not exists(fs, f"{ROOT}/new/v/attributes/units")
     fs.sync()
     assert attributes_of(url, "new/v") == {"kept": "x"}
 
 
-@pytest.mark.parametrize("step", ["set_attribute", "delete_attribute", "sync"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "step"), [(attributes, "settings"), (Edits, "check"), (Editor, "sync")]
+)
 def test_an_attribute_that_is_renamed_is_there_under_its_new_name(
-    fs: TreeFileSystem, url: str, once: Callable[..., list[str]], step: str
+    fs: TreeFileSystem,
+    url: str,
+    once: Callable[..., list[str]],
+    owner: object,
+    step: str,
+    after: bool,
 ) -> None:
     """SEMANTICS W32."""
-    attributes = find(fs, f"{ROOT}/g/v/attributes").ino
-    taken = once(Editor, step, lambda: rename(fs))
-    fs.rename(attributes, b"units", attributes, b"unit", replace=False)
+    directory = find(fs, f"{ROOT}/g/v/attributes").ino
+    taken = once(owner, step, lambda: rename(fs), after=after)
+    fs.rename(directory, b"units", directory, b"unit", replace=False)
     assert taken
     fs.sync()
     assert attributes_of(url, "new/v") == {"kept": "x", "unit": "K"}
@@ -126,7 +118,7 @@ def test_a_directory_of_attributes_is_that_of_its_node_wherever_that_is(
     fs: TreeFileSystem, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEMANTICS W32."""
-    attributes, taken = find(fs, f"{ROOT}/g/v/attributes").ino, list[str]()
+    directory, taken = find(fs, f"{ROOT}/g/v/attributes").ino, list[str]()
     path: Any = OpenNode.path
 
     def path_before(node: OpenNode) -> str:
@@ -137,7 +129,7 @@ def test_a_directory_of_attributes_is_that_of_its_node_wherever_that_is(
         return found
 
     monkeypatch.setattr(OpenNode, "path", property(path_before))
-    fs.rename(attributes, b"units", attributes, b"unit", replace=False)
+    fs.rename(directory, b"units", directory, b"unit", replace=False)
     assert taken[0] == "g/v"
     fs.sync()
     assert attributes_of(url, "new/v") == {"kept": "x", "unit": "K"}
