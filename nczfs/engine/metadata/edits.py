@@ -253,6 +253,7 @@ class Edits:
             self._begun.move(path, goal)
             self._dimensions = moved_dimensions(self._dimensions, path, goal)
             self.revision += 1
+        self.refusals.move(path, goal)
         self._withdrawn.move(self._at(path), self._at(goal))
         for changed in (path, goal):
             self._changed_at(changed)
@@ -459,8 +460,7 @@ class Edits:
                     self._doubtful.add(key)
                     raise
                 self.own_claims -= covered
-            versions = {key: documents.used[join(self._root, key)] for key in left}
-            error = self._begun.remove(path, versions)
+            error = self._begun.remove(path, left, documents.used)
         self._doubtful -= doubtful
         return refused + [(c, error) for c in changes if error and isinstance(c, DropGroup)]
 

@@ -204,21 +204,28 @@ class NewDocuments:
                 if planned.setdefault(key, sent).before != data:
                     raise NameTaken(f"/{path}: another client has changed the group meanwhile")
 
-    def remove(self, path: str, versions: Mapping[str, Version]) -> NczfsError | None:
-        """Remove versions of documents, as it may be planned. Raises Conflict, StoreError.
+    def remove(
+        self, path: str, keys: Iterable[str], versions: Mapping[Key, Version]
+    ) -> NczfsError | None:
+        """Remove documents, as it may be planned. Raises Conflict, StoreError.
+
+        Parameters
+        ----------
+        versions : to remove, by the whole keys.
 
         Returns
         -------
         why the store does not remove them, ever: those that are left stay beside the others.
         """
-        for key, version in versions.items():
+        for key in keys:
+            full = join(self._root, key)
             with self._lock:
                 planned = self._sent.get(path, {}).get(key)
                 if planned is not None:
                     self._sent[path][key] = replace(planned, is_stored=True)
             try:
                 with self._guard():
-                    self._metadata.remove(join(self._root, key), version)
+                    self._metadata.remove(full, versions[full])
             except (Conflict, ObjectExists):
                 raise
             except NczfsError as error:

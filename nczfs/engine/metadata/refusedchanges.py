@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nczfs.errors import NczfsError
+from nczfs.zmap.keys import after_rename
 
 REFUSALS_MAX: Final = 1000
 
@@ -44,6 +45,12 @@ class RefusedChanges:
         with self._lock:
             self._number += 1
             self._refusals.append(_Refusal(self._number, path, error))
+
+    def move(self, path: str, goal: str) -> None:
+        """Note that a node has moved with all below it."""
+        with self._lock:
+            for each in self._refusals:
+                each.path = after_rename(each.path, path, goal)
 
     def told(self, paths: Collection[str] | None, since: int) -> list[NczfsError]:
         """Return errors, which count as told from now on.

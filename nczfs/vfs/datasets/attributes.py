@@ -427,9 +427,10 @@ def _change(
     make: Callable[[str, LoadedNode | None], Sequence[AttributeChange]],
 ) -> None:
     """Change attributes by what they are, and store that. See `change_as_seen`."""
-    editor = editing.editor(dataset)
+    editing.editor(dataset)  # which has the lease then
+    since = dataset.edits.refusals.number
     change_as_seen(dataset, node, make)
-    node.follow(lambda path: editor.sync(path))
+    node.follow(lambda path: dataset.store((path,), since))
 
 
 def attribute_file_name(attribute: Attribute) -> str | None:

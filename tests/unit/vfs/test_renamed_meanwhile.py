@@ -95,7 +95,7 @@ def test_an_attribute_that_is_removed_does_not_come_back(
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
-    ("owner", "step"), [(attributes, "settings"), (Edits, "check"), (Editor, "sync")]
+    ("owner", "step"), [(attributes, "settings"), (Edits, "check"), (Dataset, "store")]
 )
 def test_an_attribute_that_is_renamed_is_there_under_its_new_name(
     fs: TreeFileSystem,
@@ -139,19 +139,19 @@ def test_nobody_else_gets_the_error_of_an_attribute_that_was_set_at_the_old_plac
     fs: TreeFileSystem, url: str, once: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEMANTICS W32."""
-    store, errors = Editor.sync, list[NczfsError]()
+    store, errors = Dataset.store, list[NczfsError]()
 
-    def store_all_before(editor: Editor, *asked: str) -> None:
+    def store_all_before(dataset: Dataset, *asked: Any) -> None:
         try:
-            editor._dataset.store()  # as another thread does
+            store(dataset)  # as another thread does
         except NczfsError as error:
             errors.append(error)
-        store(editor, *asked)
+        store(dataset, *asked)
 
     handle = open_file(fs, f"{ROOT}/g/v/attributes/units", os.O_WRONLY | os.O_TRUNC)
     fs.write(handle, 0, b"m\n")
     taken = once(Edits, "check", lambda: rename(fs), after=True)
-    monkeypatch.setattr(Editor, "sync", store_all_before)
+    monkeypatch.setattr(Dataset, "store", store_all_before)
     close(fs, handle)
     assert taken
     assert errors == []
