@@ -202,13 +202,12 @@ class MetadataCache:
         inquiry = self._answers.begin(key)
         try:
             version = self.zmap.write(key, data, replaces=replaces)
-            known = self._answers.get(key)
             self._bodies.put(key, (version, data), len(data))
             self._answers.written(inquiry, KnownVersion(version, time.time_ns(), self._clock()))
         finally:
             self._answers.end(inquiry)
-        if known is None or known.version == ABSENT:
-            self._listings.forget_above(key)
+            if replaces == ABSENT:  # also if only the answer was lost
+                self._listings.forget_above(key)
         return version
 
     def remove(self, key: Key, version: Version) -> None:

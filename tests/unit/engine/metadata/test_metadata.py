@@ -14,12 +14,13 @@ from nczfs.engine.metadata.ledger import LIMIT_BYTES_LEAST, Ledger, Shelf
 from nczfs.engine.metadata.listings import GLANCE_ENTRIES
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
-from nczfs.errors import BadMetadata
+from nczfs.errors import BadMetadata, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.testing.datasets import put_group
 from nczfs.zmap.base import ABSENT, Blob, Entry, Features
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.between import take_once
 
 A, B = Prefix("a"), Prefix("a/b")
 TTL_S = 60.0
@@ -157,6 +158,39 @@ def test_a_listing_that_was_under_way_when_something_was_stored_is_not_kept(
     change(store, cache, "a/0")
     list(under_way)
     assert cache.known_entry(A, "0") == (False, None)
+
+
+def test_a_new_document_is_listed_though_somebody_reads_it_before_that_is_noted(
+    clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, options = MemoryZMap(), EngineOptions()  # a far one is not asked for what is not listed
+    pools = Pools(options)
+    cache = MetadataCache(store, options, pools, clock)
+    key, read = Key("a/b/0"), list[bytes | None]()
+
+    def look() -> None:
+        read.append(cache.get(key, USUAL_DOCUMENT_BYTES).data)
+
+    assert list(shown(cache, A)) == []
+    taken = take_once(monkeypatch, store, "write", look, after=True)
+    cache.write(key, b"some", ABSENT)
+    pools.close()
+    assert taken
+    assert read == [b"some"]
+    assert list(shown(cache, A)) == ["b"]
+
+
+def test_a_new_document_is_listed_though_the_answer_of_the_store_was_lost(
+    store: Far, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose() -> None:
+        raise Unavailable("no answer")
+
+    assert list(shown(cache, A)) == []
+    take_once(monkeypatch, store, "write", lose, after=True)
+    with pytest.raises(Unavailable):
+        cache.write(Key("a/b/0"), b"some", ABSENT)
+    assert list(shown(cache, A)) == ["b"]
 
 
 def test_nothing_is_stored_between_the_last_look_at_changes_and_keeping_a_listing(
