@@ -16,7 +16,7 @@ from nczfs.engine.arrays.arraychunks import ArrayChunks
 from nczfs.engine.arrays.check import ArrayCheck, OpenArray
 from nczfs.engine.arrays.dependents import Families
 from nczfs.engine.arrays.storing import Storing
-from nczfs.engine.chunks.base import ChunkSource, UnitIndex
+from nczfs.engine.chunks.base import ChunkSource
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.shardindexes import ShardIndexes, ShardMemory
 from nczfs.engine.chunks.sources import source_of
@@ -417,16 +417,6 @@ class Dataset(Hierarchy):
                 self.zmap.delete(full)
                 self._metadata.changed(full, is_edit=True)
 
-    def delete_units(self, variable: Variable, is_wanted: Callable[[UnitIndex], bool]) -> None:
-        """Remove the stored units of an array for which `is_wanted` returns true."""
-        array = self.array(variable).permitted()
-        writer = array.writer()
-        self.engine.writeback.drop(array.stored, lambda each: not is_wanted(writer.unit(each[1])))
-        try:
-            writer.delete(is_wanted)
-        finally:
-            self.engine.cache.discard(array.stored)
-
     def chunks(self, variable: Variable) -> tuple[StoredArray, ChunkSource]:
         """Return the array of a variable, and where its chunks come from."""
         array = variable.array  # the variable itself is not held: its attributes may be large
@@ -443,8 +433,13 @@ class Dataset(Hierarchy):
     def _new_array(self, variable: Variable, overlap: Overlap | None) -> Array:
         engine, grows = self.engine, variable.unlimited
         stored, source = self.chunks(variable)
+
+        def shape() -> tuple[int, ...]:
+            node = self.node(self.path_of(stored))
+            return node.array.shape if isinstance(node, Variable) else ()
+
         chunks = ArrayChunks(
-            source, stored, engine.cache, engine.writeback, engine.pools, grows=grows
+            source, stored, engine.cache, engine.writeback, engine.pools, grows=grows, shape=shape
         )
         chunks = self._families.prepared(variable, chunks, overlap)
         return Array(chunks, engine.options, far=self._metadata.far, rounding=rounding_of(variable))

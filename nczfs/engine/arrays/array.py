@@ -75,7 +75,10 @@ class Array:
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 
     def permitted(self) -> Array:
-        """Return the same array, which changes with its primary though programs only read it."""
+        """Return the same array for making it shorter: its ends are not heeded.
+
+        It can be written although programs only read it, since it changes with its primary.
+        """
         chunks = self._chunks.permitted()
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 

@@ -53,6 +53,7 @@ class ArrayChunks:
     ----------
     stored : the array of the chunks, shared with its other incarnations.
     grows : for each dimension, whether others may make it longer at any time; None: none.
+    shape : returns the present shape of the array; None: its ends are not heeded.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ArrayChunks:
         pools: Pools,
         *,
         grows: tuple[bool, ...] | None = None,
+        shape: Callable[[], tuple[int, ...]] | None = None,
     ) -> None:
         self.description = source.array
         self.source = source
@@ -76,14 +78,15 @@ class ArrayChunks:
         self._cache = cache
         self._writeback = writeback
         self._grows = grows or (False,) * len(source.array.shape)
+        self._shape = shape
 
     def resized(self, description: ArrayDescription) -> ArrayChunks:
         """Return the same chunks of the array with another shape."""
-        source, grows = self.source.resized(description), self._grows
-        chunks = ArrayChunks(
-            source, self.stored, self._cache, self._writeback, self.pools, grows=grows
-        )
-        return chunks if self.is_writable else chunks.unwritable(self._why)
+        chunks, source = copy(self), self.source.resized(description)
+        chunks.description, chunks.source = source.array, source
+        chunks._inputs, chunks._listed = source.inputs, source.listed
+        chunks._writer = source.writer if self.is_writable else None
+        return chunks
 
     @property
     def is_writable(self) -> bool:
@@ -119,9 +122,9 @@ class ArrayChunks:
         return chunks
 
     def permitted(self) -> ArrayChunks:
-        """Return the same chunks, which can be stored if their source can store them."""
+        """Return the same chunks for making the array shorter; see `Array.permitted`."""
         chunks = copy(self)
-        chunks._writer = self.source.writer
+        chunks._writer, chunks._shape = self.source.writer, None
         return chunks
 
     def are_read_by(self, others: Callable[[], Iterable[StoredArray]]) -> None:
@@ -284,7 +287,8 @@ class ArrayChunks:
             for end, length, grows in zip(inside.stop, grid.extent(chunk), self._grows, strict=True)
         )
         clip = Box(inside.start, stop)
-        self._writeback.write((self.stored, chunk), self.writer(), clip, region, values)
+        writer = self.writer()
+        self._writeback.write((self.stored, chunk), writer, clip, region, values, self._shape)
 
     def write_unit(self, unit: ChunkPart, values: Values) -> None:
         """Write elements of a unit as `write` does."""
@@ -449,11 +453,8 @@ class ArrayChunks:
                 return
             else:
                 halves = self.source.fetch_several(wanted)
-        except NczfsError as error:
-            self._fail(claimed, error)
-            return
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail(claimed, _unexpected(error))
+            self._fail(claimed, _told(error))
             return
         for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
             try:
@@ -479,10 +480,8 @@ class ArrayChunks:
             loaded = self._counted(decode(), known, tally)
             self.stored.check()
             self._cache.finish_load((self.stored, index), reserved, loaded, known)
-        except NczfsError as error:
-            self._fail([claimed], error)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail([claimed], _unexpected(error))
+            self._fail([claimed], _told(error))
 
     def _fail(self, claimed: list[Claimed], error: NczfsError) -> None:
         for index, reserved in claimed:
@@ -493,6 +492,8 @@ class ArrayChunks:
         return max(fresh_since, *(array.changed_at for array in self._inputs))
 
 
-def _unexpected(error: Exception) -> Unavailable:
+def _told(error: Exception) -> NczfsError:
+    if isinstance(error, NczfsError):
+        return error
     log.error("loading a chunk ahead failed", exc_info=error)
     return Unavailable(f"loading a chunk failed: {error!r}")

@@ -13,6 +13,7 @@ from itertools import count
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
+from nczfs.engine.chunks.ends import Ends
 from nczfs.engine.chunks.place import ArrayPlace, Gate
 from nczfs.engine.opennode import NodePlaces
 from nczfs.errors import StructureChanged
@@ -33,6 +34,7 @@ class StoredArray:
     Attributes
     ----------
     place : its place; the same object as long as the array exists.
+    ends : within which it is written to.
     on_writing : called before something is written to it.
     revision : changes after each write, and when everything is read anew; a reader that sees the
         same revision twice has read no old values in between.
@@ -60,6 +62,7 @@ class StoredArray:
         "appended_from",
         "changed_at",
         "doubts",
+        "ends",
         "has_lost",
         "held_from",
         "is_new",
@@ -77,6 +80,7 @@ class StoredArray:
     def __init__(self, zmap: ZMap, place: ArrayPlace) -> None:
         self._zmap = zmap
         self.place = place
+        self.ends = Ends()
         self._over: str | None = None
         self.doubts = 0
         self.has_lost = False

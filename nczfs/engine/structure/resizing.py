@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
 
@@ -30,22 +31,38 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
     for variable, axis in shrunk:
         _check_codecs(variable, axis, size)
+    with _shortened(dataset, shrunk, size):
+        for variable, axis in shrunk:
+            _blank(dataset, variable, axis, size)
+        edits = dataset.edits
+        changes: list[tuple[str, NodeChange]] = [
+            (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
+            for v, axis in users
+        ]
+        if dataset.format.declares:
+            changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
+        edits.add_together(changes)
+        if not dataset.format.declares:
+            edits.declare(replace(dimension, size=size))
     for variable, axis in shrunk:
-        _blank(dataset, variable, axis, size)
-    edits = dataset.edits
-    changes: list[tuple[str, NodeChange]] = [
-        (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
-        for v, axis in users
-    ]
-    if dataset.format.declares:
-        changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
-    edits.add_together(changes)
-    if not dataset.format.declares:
-        edits.declare(replace(dimension, size=size))
+        _drop_units_beyond(dataset, variable, axis, size)
     if shrunk:
         dataset.store()
     for variable, axis in shrunk:
         _delete_units_beyond(dataset, variable, axis, size)
+
+
+@contextmanager
+def _shortened(
+    dataset: Dataset, shrunk: Iterable[tuple[Variable, int]], size: int
+) -> Iterator[None]:
+    """Let nobody else write beyond the new end of some variables, which they get in the block."""
+    with ExitStack() as ends:
+        for variable, axis in shrunk:
+            shape = list(variable.array.shape)
+            shape[axis] = size
+            ends.enter_context(dataset.array(variable).stored.ends.lowered(tuple(shape)))
+        yield
 
 
 def _check_reach(variable: Variable, axis: int, size: int) -> None:
@@ -112,6 +129,17 @@ def _beyond(variable: Variable, axis: int, size: int) -> Box:
     )
 
 
+def _drop_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    """Forget what was written to objects that go."""
+    array, first = dataset.array(variable), variable.array.units.cuts[axis].count(size)
+    unit = array.source.unit
+    dataset.engine.writeback.drop(array.stored, lambda each: unit(each[1])[axis] < first)
+
+
 def _delete_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
     first = variable.array.units.cuts[axis].count(size)
-    dataset.delete_units(variable, lambda unit: unit[axis] >= first)
+    array = dataset.array(variable).permitted()
+    try:
+        array.writer().delete(lambda unit: unit[axis] >= first)
+    finally:
+        dataset.engine.cache.discard(array.stored)

@@ -20,6 +20,7 @@ from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.writing.attempts import tell
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
+from nczfs.engine.writing.extents import are_inside
 from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
@@ -163,7 +164,7 @@ class DirtyMap:
     ) -> tuple[DirtyUnit, Mapping[ChunkIndex, Snapshot]] | None:
         """Begin a flush of the caller's own values of all chunks of a unit.
 
-        Returns None if one of them is dirty already.
+        Returns None if one of them is dirty already, or not within the ends of the array.
         """
         if unit_id in self._units:
             return None
@@ -174,6 +175,8 @@ class DirtyMap:
                 return None
             unit = DirtyUnit(array, index, io, basis=basis)
             array.check()
+            if not all(are_inside(array, io, chunk, clip) for chunk, (clip, _) in lent.items()):
+                return None
             with unit.lock:
                 for chunk, (clip, values) in lent.items():
                     dirty = DirtyChunk(unit, chunk, clip)

@@ -21,6 +21,7 @@ from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap
+from nczfs.engine.writing.extents import are_inside, check_inside
 from nczfs.engine.writing.flushing import CLOSED, Flusher
 from nczfs.engine.writing.saving import Saver
 from nczfs.engine.writing.written import Region
@@ -121,7 +122,13 @@ class WriteBack:
         return self._dirty.chunks.get(chunk_id)
 
     def write(
-        self, chunk_id: ChunkId, io: ChunkStore, clip: Box, region: Region, values: Values
+        self,
+        chunk_id: ChunkId,
+        io: ChunkStore,
+        clip: Box,
+        region: Region,
+        values: Values,
+        shape: Callable[[], tuple[int, ...]] | None = None,
     ) -> None:
         """Write elements of a chunk.
 
@@ -129,15 +136,25 @@ class WriteBack:
         ----------
         clip : the elements of the chunk that lie in the array.
         region : the elements to write, counted like `clip` from the first one of the chunk.
+        shape : returns the present shape of the array; None: whatever lies beyond its ends is
+            written as well.
+
+        Raises
+        ------
+        StructureChanged : the array is gone, or was made too short for them.
         """
         self.wait_for_room()
         while True:
             chunk = self._dirty.entry(chunk_id, io, clip)
             unit = chunk.unit
             try:
+                if shape is not None:
+                    check_inside(unit.array, io, chunk.index, region, shape)
                 version = None if unit.is_written else self._dirty.known_version(chunk_id, io)
                 with unit.lock:
-                    if not chunk.gone:
+                    if not chunk.gone and (
+                        shape is None or are_inside(unit.array, io, chunk.index, region)
+                    ):
                         if not unit.is_written:
                             unit.basis = Basis().upon(version)
                         self._dirty.note_appended(unit)

@@ -1,0 +1,151 @@
+"""Arrays that are made shorter while others write to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nczfs.engine.arrays.array import Array
+from nczfs.errors import StructureChanged
+from nczfs.library.api import OpenDataset
+from nczfs.library.opening import open_zmap
+from nczfs.library.variable import Variable
+from nczfs.model.boxes import Box
+from nczfs.zmap.keys import ROOT
+from tests.support.gated import GatedZMap
+from tests.support.stopping import Work
+
+FILL = -1
+LENGTH, CHUNK = 10, 4
+
+
+@pytest.fixture
+def store() -> GatedZMap:
+    return GatedZMap()
+
+
+@pytest.fixture(params=["nczarr", "zarr2", "zarr3"])
+def dataset(request: pytest.FixtureRequest, store: GatedZMap) -> Iterator[OpenDataset]:
+    with open_zmap(store, "w", format=request.param) as dataset:
+        dataset.create_dimension("t", None)
+        variable = dataset.create_variable("v", ("t",), "i4", chunks=(CHUNK,), fillvalue=FILL)
+        variable[0:LENGTH] = range(LENGTH)
+        dataset.sync()
+        yield dataset
+
+
+def variable_of(dataset: OpenDataset) -> Variable:
+    found = dataset["v"]
+    assert isinstance(found, Variable)
+    return found
+
+
+def array_of(dataset: OpenDataset) -> Array:
+    """The array as it is now, which a program that has it open goes on with."""
+    return dataset.engine_dataset.array(variable_of(dataset).description)
+
+
+def key_of(store: GatedZMap, chunk: int) -> str:
+    return next(str(each.key) for each in store.list(ROOT) if each.key.endswith(f"/{chunk}"))
+
+
+def put(array: Array, first: int, values: list[int]) -> None:
+    array.write_box(Box((first,), (first + len(values),)), np.array(values, np.int32))
+
+
+@contextmanager
+def beside(store: GatedZMap, call: str, key: str, operation: Callable[[], None]) -> Iterator[None]:
+    """An operation that waits at a call of the store during the block; what it raises."""
+    with store.stopping(call, key) as gate:
+        work = Work(operation)
+        try:
+            assert gate.reached.wait(10), "it does not come there"
+            yield
+        finally:
+            gate.open()
+        work.end()
+
+
+def regrown(dataset: OpenDataset, store: GatedZMap) -> list[int]:
+    """What all read when the variable is long again."""
+    dataset.resize_dimension("t", LENGTH)
+    dataset.sync()
+    values = variable_of(dataset)[...].tolist()
+    with open_zmap(store) as other:
+        assert other.variables["v"][...].tolist() == values
+    return list(values)
+
+
+@pytest.mark.parametrize("first", [5, 8], ids=["in a chunk that stays", "in one that goes"])
+@pytest.mark.parametrize("step", ["write", "delete"])
+def test_what_is_written_beyond_the_new_end_meanwhile_is_refused(
+    dataset: OpenDataset, store: GatedZMap, step: str, first: int
+) -> None:
+    array = array_of(dataset)
+    document = dataset.engine_dataset.format.single.array_key("v")
+    place = document if step == "write" else key_of(store, 2)
+    with beside(store, step, place, lambda: dataset.resize_dimension("t", 5)):
+        with pytest.raises(StructureChanged, match="v: was made shorter"):
+            put(array, first, [70, 80])
+        put(array, 0, [90])
+    assert regrown(dataset, store) == [90, 1, 2, 3, 4, *[FILL] * 5]
+
+
+@pytest.mark.parametrize("first", [4, 8])
+def test_a_write_that_begins_before_an_array_is_made_shorter_is_judged_by_its_new_end(
+    dataset: OpenDataset, store: GatedZMap, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    dirty = dataset.engine_dataset.engine.writeback._dirty
+    known_version = dirty.known_version
+    reached, may_go_on = Event(), Event()
+
+    def slow(*arguments: Any) -> Any:
+        reached.set()
+        assert may_go_on.wait(60)
+        return known_version(*arguments)
+
+    array = array_of(dataset)
+    monkeypatch.setattr(dirty, "known_version", slow)
+    writing = Work(lambda: put(array, first + 1, [70]))
+    assert reached.wait(60)
+    monkeypatch.undo()
+    try:
+        dataset.resize_dimension("t", 5)
+    finally:
+        may_go_on.set()
+    with pytest.raises(StructureChanged):
+        writing.end()
+    assert regrown(dataset, store) == [0, 1, 2, 3, 4, *[FILL] * 5]
+
+
+def test_what_was_written_beyond_the_end_of_a_shorter_array_does_not_come_back(
+    dataset: OpenDataset, store: GatedZMap
+) -> None:
+    array = array_of(dataset)
+    dataset.resize_dimension("t", 5)
+    for first, values in ((7, [70]), (4, [40, 50]), (4, [1, 2, 3, 4])):
+        with pytest.raises(StructureChanged):
+            put(array, first, values)
+    assert regrown(dataset, store) == [0, 1, 2, 3, 4, *[FILL] * 5]
+
+
+@pytest.mark.parametrize("is_other", [False, True], ids=["here", "by another client"])
+def test_an_array_that_is_long_again_is_written_as_before(
+    dataset: OpenDataset, store: GatedZMap, *, is_other: bool
+) -> None:
+    array = array_of(dataset)
+    dataset.resize_dimension("t", 5)
+    if is_other:
+        with open_zmap(store, "r+") as other:
+            other.resize_dimension("t", LENGTH)
+        dataset.engine_dataset.forget_clean()
+    else:
+        dataset.resize_dimension("t", LENGTH)
+    put(array, 4, [40, 50, 60, 70])
+    put(array_of(dataset), 8, [80])
+    assert regrown(dataset, store) == [0, 1, 2, 3, 40, 50, 60, 70, 80, FILL]
