@@ -158,7 +158,8 @@ class Storing:
         That are those at some paths (None: all), what leads to them, and new nodes.
         """
         creates, grows = self._edits.creates, self._edits.grows
-        waiting = {path for path in later if creates(path) or not grows(path)}
+        new = [path for path in later if creates(path)]
+        waiting = {p for p in later if not grows(p) or any(is_within(each, p) for each in new)}
 
         def is_wanted(path: str) -> bool:
             if path in waiting:

@@ -143,7 +143,8 @@ class Editor:
             self._check_free(variable.path)
             self._list_unlimited(variable.dimensions)
             listing = AddMember(variable.name, is_group=False)
-            return self._add_variable(variable, [Create(variable)], listing)
+            changes = [Create(variable), *resizing.unstored(self._dataset, variable)]
+            return self._add_variable(variable, changes, listing)
 
     def add_group(self, path: str, attributes: Iterable[Attribute]) -> GroupHeader:
         """Make a group with the name and attributes of another dataset's; the group above exists.
@@ -211,6 +212,7 @@ class Editor:
             variable = self.described(path, whole, self._wanted_dimensions(above, whole))
             declared = {each.name for each in declaration.attributes}
             changes = turning(header, variable, declared)
+            changes += resizing.unstored(self._dataset, variable)
             return self._add_variable(variable, changes, GroupBecomesArray(variable.name))
 
     def complete_variable(self, path: str) -> None:

@@ -52,6 +52,17 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
         _delete_units_beyond(dataset, variable, axis, size)
 
 
+def unstored(dataset: Dataset, variable: Variable) -> Iterator[NodeChange]:
+    """Yield the lengths that a new variable needs together with its dimensions.
+
+    So it is stored with the new lengths of these, and not before them.
+    """
+    for axis, dimension in enumerate(variable.dimensions):
+        for change in dataset.edits.changes_of(dimension.group):
+            if isinstance(change, ResizeDimension) and change.name == dimension.name:
+                yield Resize(axis, change.size, change.grows)
+
+
 @contextmanager
 def _shortened(
     dataset: Dataset, shrunk: Iterable[tuple[Variable, int]], size: int
