@@ -169,7 +169,7 @@ class Edits:
 
     def created_below(self, path: str) -> list[str]:
         """Return the names of new nodes right below a group that are not in the store yet."""
-        new = [known for known, changes in list(self._changes.items()) if ("node",) in changes]
+        new = [p for p, changes in list(self._changes.items()) if ("node",) in changes]
         return [p.rpartition("/")[2] for p in new if p and parent_of(p) == path]
 
     def flush(
@@ -226,11 +226,11 @@ class Edits:
             return failures
 
     def forget(self, path: str) -> None:
-        """Drop the changes of a removed node and all below it; those on their way still arrive."""
+        """Drop what is known of a removed node and all below it; changes on their way arrive."""
         with self._turns.none_within(path):
-            for known in [p for p in self._changes if is_within(p, path)]:
-                del self._changes[known]
-                self._applied.pop(known, None)
+            for by_path in (self._changes, self._applied, self._dimensions):
+                for known in [p for p in by_path if is_within(p, path)]:
+                    del by_path[known]
             self._begun.forget(path)
             self.revision += 1
         self._withdrawn.forget(self._at(path))
