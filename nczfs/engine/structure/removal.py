@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
-from nczfs.engine.metadata.changes import RemoveMember
+from nczfs.engine.metadata.changes import AddMember, MemberChange, RemoveMember
 from nczfs.engine.metadata.newnodes import new_group
-from nczfs.engine.retrying import until_stored
+from nczfs.engine.retrying import may_pass, until_stored
 from nczfs.engine.structure import leftgroups
 from nczfs.engine.structure.ownership import (
     REMOVING,
@@ -33,7 +33,7 @@ from nczfs.engine.structure.ownership import (
     owned_by,
 )
 from nczfs.engine.structure.stepwise import place_aside
-from nczfs.errors import NoSuchNode, NoSuchObject, NotWritable
+from nczfs.errors import NczfsError, NoSuchNode, NoSuchObject, NotWritable
 from nczfs.formats.base import ConsolidatedForm
 from nczfs.formats.names import below, parent_of
 from nczfs.formats.registry import FORMATS
@@ -125,7 +125,12 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     dataset.removed(path)
     # Listed again, now that nothing is on its way to the store any more.
     removal = _removal(dataset, path, is_group=is_group)
-    _delete(dataset, path, removal, is_group=bool(is_group))
+    try:
+        _delete(dataset, path, removal, is_group=bool(is_group))
+    except NczfsError as error:
+        if not may_pass(error):
+            _put_back(dataset, path)
+        raise
     dataset.zmap.flush()
     return count + removal.count
 
@@ -226,6 +231,14 @@ def _take_out(dataset: Dataset, path: str) -> None:
     dataset.copy.update(path)
 
 
+def _put_back(dataset: Dataset, path: str) -> None:
+    """List a variable again that the store has kept whole."""
+    above, name = parent_of(path), path.rpartition("/")[2]
+    if path and is_group_at(dataset, path) is False and _listed(dataset, above) is not None:
+        dataset.copy.distrust()
+        dataset.edits.add(above, AddMember(name, is_group=False))
+
+
 def _take_all_out(dataset: Dataset) -> int:
     """Take all members out of the root and the copy. Returns the number of removed objects."""
     root = dataset.node("")
@@ -263,6 +276,7 @@ def _empty_copy(dataset: Dataset, form: ConsolidatedForm) -> None:
 def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: str | None) -> None:
     """Take names out of the list of a group, and store it and everything that must come before."""
     edits, since = dataset.edits, dataset.edits.refusals.number
+    known = [c for c in edits.changes_of(group) if isinstance(c, MemberChange) and c.name in names]
     changes = [RemoveMember(name) for name in names]
     for change in changes:
         edits.add(group, change)
@@ -275,6 +289,7 @@ def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: 
     if group in failures:
         for change in changes:
             edits.drop(group, [change])
+        edits.add_together((group, change) for change in known)  # of new members
         raise failures[group]
 
 
