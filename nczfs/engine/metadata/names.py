@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from nczfs.zmap.keys import is_within
+
+_Holds: TypeAlias = "list[tuple[int, str]]"
+"""Threads, and the paths that they hold."""
 
 
 class PathLocks:
     """The right to change names and lengths in a dataset.
 
     Changes in memory exclude each other. Who asks the store to change something holds the paths
-    that this concerns, without a lock: changes at and below them wait, and all others go on.
-    `_lock` guards the list of holds; it is held during a change in memory, for which documents may
+    that this concerns, without a lock: changes at and below them wait, and all others go on. While
+    something is renamed, only other renames at, below and above its paths wait all the time.
+    `_lock` guards the lists of holds; it is held during a change in memory, for which documents may
     be read.
 
     Attributes
@@ -26,7 +31,8 @@ class PathLocks:
         self._lock = threading.RLock()
         self._released = threading.Condition(self._lock)
         self._depth = 0
-        self._holds: list[tuple[int, str]] = []  # the threads, and the paths that they hold
+        self._holds: _Holds = []
+        self._renames: _Holds = []
         self.moves = 0
 
     @contextmanager
@@ -69,25 +75,38 @@ class PathLocks:
 
         Two threads that hold one path and wait for others must not have the same ones in mind.
         """
+        with self._holding(self._holds, paths):
+            yield
+
+    @contextmanager
+    def renaming(self, *paths: str) -> Iterator[None]:
+        """Let no other thread rename anything at, below or above some paths during the block."""
+        with self._holding(self._renames, paths):
+            yield
+
+    @contextmanager
+    def _holding(self, holds: _Holds, paths: tuple[str, ...]) -> Iterator[None]:
         thread = threading.get_ident()
         with self._lock:
             assert not self._depth, "what is held while something is stored is no lock"
-            self._released.wait_for(lambda: not any(map(self._meets, paths)))
-            self._holds += [(thread, path) for path in paths]
+            self._released.wait_for(lambda: not any(_meets(holds, path) for path in paths))
+            holds += [(thread, path) for path in paths]
         try:
             yield
         finally:
             with self._lock:
                 for path in paths:
-                    self._holds.remove((thread, path))
+                    holds.remove((thread, path))
                 self._released.notify_all()
 
     def _is_held(self, place: str) -> bool:
-        return any(is_within(place, path) for path in self._of_others())
+        return any(is_within(place, path) for path in _of_others(self._holds))
 
-    def _meets(self, path: str) -> bool:
-        return any(is_within(path, o) or is_within(o, path) for o in self._of_others())
 
-    def _of_others(self) -> list[str]:
-        thread = threading.get_ident()
-        return [path for holder, path in self._holds if holder != thread]
+def _meets(holds: _Holds, path: str) -> bool:
+    return any(is_within(path, o) or is_within(o, path) for o in _of_others(holds))
+
+
+def _of_others(holds: _Holds) -> list[str]:
+    thread = threading.get_ident()
+    return [path for holder, path in holds if holder != thread]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from nczfs.codecs.pipelines import check_codecs
@@ -390,9 +390,14 @@ class Editor:
         with self._names.changing(lambda: dimension.group) if grows else self._names.held(""):
             resizing.resize(self._dataset, dimension, size, grows=grows)
 
-    def rename(self, path: str, name: str) -> str:
+    def rename(
+        self,
+        path: str,
+        name: str,
+        renamed: Callable[[str, str], object] = lambda path, goal: None,
+    ) -> str:
         """Rename a group or variable. Returns its new path. See `renaming.rename`."""
-        return renaming.rename(self._dataset, path, name)
+        return renaming.rename(self._dataset, path, name, renamed)
 
     def remove(self, path: str) -> int:
         """Remove a group or variable and all below it. Returns the number of objects."""

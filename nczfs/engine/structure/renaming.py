@@ -58,10 +58,20 @@ _FROM, _TO = "from", "to"
 _ABOUT = "A group or variable is being renamed, or the program that renamed it was killed."
 
 
-def rename(dataset: Dataset, path: str, name: str) -> str:
+def rename(
+    dataset: Dataset,
+    path: str,
+    name: str,
+    renamed: Callable[[str, str], object] = lambda path, goal: None,
+) -> str:
     """Give a node another name in its group. Open files follow.
 
-    Dimensions keep their names, also those of a coordinate variable that is renamed.
+    Dimensions keep their names, also those of a coordinate variable that is renamed. Renames of a
+    node and of what is around it come one after the other, and the later one finds its node.
+
+    Parameters
+    ----------
+    renamed : called with the old path and the new one, before anything there is renamed again.
 
     Returns
     -------
@@ -80,7 +90,18 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
         raise NotWritable(f"{dataset.zmap.name}: nothing can be renamed in this store")
     if checked_name(name) != name:
         raise UsageError(f"{shown(name)}: is not in normal form C")
-    goal = below(parent_of(path), name)
+    node = dataset.open_node(path)
+    while True:
+        path = node.path
+        goal = below(parent_of(path), name)
+        with dataset.edits.names.renaming(path, goal):
+            if path == node.path:
+                _rename(dataset, path, goal)
+                renamed(path, goal)
+                return goal
+
+
+def _rename(dataset: Dataset, path: str, goal: str) -> None:
     renaming = _Renaming(dataset, path, goal)
     names = dataset.edits.names
     with names.held(path, goal):
@@ -105,7 +126,6 @@ def rename(dataset: Dataset, path: str, name: str) -> str:
             raise
         narrow(renaming.prefix)  # an object that is stored there now would be removed, too
         renaming.finish()
-    return goal
 
 
 @frozen

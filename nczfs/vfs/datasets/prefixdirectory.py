@@ -222,7 +222,7 @@ class PrefixDirectory(Directory):
             raise NotPermitted(f"{new_name}: files of the group have that name")
         if arrivals is not None and arrivals.is_waiting(node.prefix):
             raise NotPermitted(f"{name}: values wait in it for the info.json of their variable")
-        self.tree.renamed(node.prefix, removing.rename(found.dataset, found.path, new_name))
+        removing.rename(found.dataset, found.path, new_name, self.tree.renamed)
 
     def _rename_held(self, name: str, target: Directory, new_name: str, *, replace: bool) -> None:
         """Give a held file its name."""

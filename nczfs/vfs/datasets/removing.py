@@ -89,20 +89,33 @@ class Removing:
             self._removed_node(dataset, path)
         return is_hollow
 
-    def rename(self, dataset: Dataset, path: str, name: str) -> Prefix:
-        """Rename a group or variable in its group. Returns its new prefix.
+    def rename(
+        self,
+        dataset: Dataset,
+        path: str,
+        name: str,
+        renamed: Callable[[Prefix, Prefix], object],
+    ) -> None:
+        """Rename a group or variable in its group.
+
+        Parameters
+        ----------
+        renamed : called with the old prefix and the new one.
 
         Raises
         ------
         NotPermitted : it cannot have this name. NameTaken, NoSuchNode, UsageError, MetadataError,
             StoreError.
         """
+
+        def move(path: str, goal: str) -> None:
+            self.hidden.move(dataset.prefix(path), dataset.prefix(goal))
+            renamed(dataset.prefix(path), dataset.prefix(goal))
+
         try:
-            goal = self._editor(dataset).rename(path, name)
+            self._editor(dataset).rename(path, name, move)
         except (NotWritable, Unsupported) as error:
             raise NotPermitted(str(error)) from error
-        self.hidden.move(dataset.prefix(path), dataset.prefix(goal))
-        return dataset.prefix(goal)
 
     def forget(self, prefix: Prefix) -> None:
         """Show everything at or below a prefix as it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.opennode import NodePlaces, OpenNode
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.ownership import RENAMING
 from nczfs.engine.structure.renaming import _Renaming
 from nczfs.errors import NczfsError, NoSuchPath
 from nczfs.model.dtypes import NcType
@@ -31,6 +33,7 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.views import catalog
 from nczfs.zmap import keys
 from nczfs.zmap.keys import Prefix
+from nczfs.zmap.registry import open_store
 from tests.support.between import take_once
 from tests.support.copies import new_url
 from tests.support.trees import exists, find, read
@@ -180,6 +183,43 @@ def test_attributes_set_at_both_places_are_there(url: str, once: Callable[..., l
         assert taken
         assert taken_too
     assert {"first", "second"} <= attributes_of(url, "new/v").keys()
+
+
+@pytest.mark.parametrize("is_outer_first", [False, True])
+@pytest.mark.parametrize("step", ["check", "put_marks", "copy_rest", "copy_changed"])
+def test_a_group_and_what_is_in_it_are_renamed_at_the_same_time(
+    fs: TreeFileSystem, url: str, once: Callable[..., list[str]], step: str, is_outer_first: bool
+) -> None:
+    """SEMANTICS W32."""
+    group = find(fs, f"{ROOT}/g").ino
+    find(fs, f"{ROOT}/g/v/values.raw")
+
+    def rename_within() -> None:
+        fs.rename(group, b"v", group, b"w", replace=False)
+
+    def rename_around() -> None:
+        rename(fs)
+
+    both = [rename_within, rename_around]
+    first, second = reversed(both) if is_outer_first else both
+    with ThreadPoolExecutor() as pool:
+        others: list[Future[None]] = []
+
+        def begin() -> None:
+            others.append(pool.submit(second))
+            wait(others, 0.2)  # unless it waits
+
+        taken = once(_Renaming, step, begin, after=True)
+        first()
+        assert taken
+        others[0].result()
+    assert exists(fs, f"{ROOT}/new/w/values.raw")
+    assert not exists(fs, f"{ROOT}/new/v")
+    assert not exists(fs, f"{ROOT}/g")
+    assert attributes_of(url, "new/w") == {"kept": "x", "units": "K"}
+    assert values_of(url, "new/w") == VALUES.tolist()
+    stored = [stat.key for stat in open_store(url).list(keys.ROOT)]
+    assert [key for key in stored if "/g/" in key or "/v/" in key or RENAMING in key] == []
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
