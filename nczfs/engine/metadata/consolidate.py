@@ -15,7 +15,7 @@ from nczfs.errors import MetadataError
 from nczfs.formats.base import ConsolidatedForm
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.zmap.base import Version
-from nczfs.zmap.keys import join
+from nczfs.zmap.keys import is_within, join
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class ConsolidatedCopy:
         self._lock = threading.Lock()
         self._updating = threading.Lock()
         self._owed: dict[str | None, _Debt] = {}  # by key; None: any document
+        self._leaving: list[str] = []  # paths of nodes
         self._is_true = False
         self.is_wanted = False
 
@@ -106,12 +107,22 @@ class ConsolidatedCopy:
         with self.changing((None,)):
             pass
 
-    def update(self, leaving: str | None = None) -> None:
-        """Bring the copy up to date.
+    @contextmanager
+    def leaving(self, path: str) -> Iterator[None]:
+        """Let no update during the block put a node or anything below it into the copy.
 
-        Parameters
-        ----------
-        leaving : the path of a node that is about to be removed with all below it.
+        An update within the block takes out of it what is being removed, or moves.
+        """
+        with self._lock:
+            self._leaving.append(path)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._leaving.remove(path)
+
+    def update(self) -> None:
+        """Bring the copy up to date.
 
         Raises
         ------
@@ -123,6 +134,7 @@ class ConsolidatedCopy:
         with self._updating:
             with self._lock:
                 changed = {key: debt.changes for key, debt in self._owed.items()}
+                leaving = tuple(self._leaving)
                 over = [key for key, debt in self._owed.items() if not debt.under_way]
             keys = [key for key in changed if key is not None]
 
@@ -144,7 +156,7 @@ class ConsolidatedCopy:
         return self._hierarchy.format.copy
 
     def _update_once(
-        self, form: ConsolidatedForm, keys: list[str], leaving: str | None, *, is_due: bool
+        self, form: ConsolidatedForm, keys: list[str], leaving: tuple[str, ...], *, is_due: bool
     ) -> bool:
         """Update the copy once. Returns whether this process alone has made or amended it since."""
         documents = self._hierarchy.documents()
@@ -167,22 +179,24 @@ class ConsolidatedCopy:
         form: ConsolidatedForm,
         data: bytes,
         keys: list[str],
-        leaving: str | None,
+        leaving: tuple[str, ...],
         documents: StoreDocuments,
     ) -> bytes | None:
         """Return the copy with some documents as they are now; None if it cannot be read."""
         try:
             newest = {key: documents.get(key) for key in keys}
-            if leaving is not None:
+            if leaving:
                 found = form.read(data)
-                known = () if found is None else found.keys
-                newest |= dict.fromkeys(key for key in known if key.startswith(f"{leaving}/"))
+                known = {*keys, *(() if found is None else found.keys)}
+                newest |= dict.fromkeys(
+                    key for key in known if any(is_within(key, path) for path in leaving)
+                )
             return form.updated(data, newest)
         except MetadataError as error:
             log.warning("%s/%s: it will be written again", documents.place, error)
             return None
 
-    def _all(self, leaving: str | None) -> dict[str, bytes]:
+    def _all(self, leaving: tuple[str, ...]) -> dict[str, bytes]:
         """Return all documents by their keys, without those of a node that is to be removed."""
         hierarchy = self._hierarchy
         hierarchy.ask_again()
@@ -198,5 +212,5 @@ class ConsolidatedCopy:
             loaded = hierarchy.load(path)
             if loaded is not None and isinstance(loaded.node, GroupHeader):
                 nodes, _ = hierarchy.members(path)
-                pending += [node.path for node in reversed(nodes) if node.path != leaving]
+                pending += [node.path for node in reversed(nodes) if node.path not in leaving]
         return found

@@ -14,6 +14,7 @@ chunks.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 
 from nczfs.engine.dataset import Dataset
@@ -118,19 +119,23 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
     elif is_group is None:
         planned(dataset, path)
     count = 0
-    if path:
-        _take_out(dataset, path)
-    else:
-        count = _take_all_out(dataset)
-    dataset.removed(path)
-    # Listed again, now that nothing is on its way to the store any more.
-    removal = _removal(dataset, path, is_group=is_group)
-    try:
-        _delete(dataset, path, removal, is_group=bool(is_group))
-    except NczfsError as error:
-        if not may_pass(error):
+    refused: NczfsError | None = None
+    with dataset.copy.leaving(path) if path else nullcontext():
+        if path:
+            _take_out(dataset, path)
+        else:
+            count = _take_all_out(dataset)
+        dataset.removed(path)
+        # Listed again, now that nothing is on its way to the store any more.
+        removal = _removal(dataset, path, is_group=is_group)
+        try:
+            _delete(dataset, path, removal, is_group=bool(is_group))
+        except NczfsError as error:
+            refused = error
+    if refused is not None:
+        if not may_pass(refused):
             _put_back(dataset, path)
-        raise
+        raise refused
     dataset.zmap.flush()
     return count + removal.count
 
@@ -228,7 +233,7 @@ def _take_out(dataset: Dataset, path: str) -> None:
     above, name = parent_of(path), path.rpartition("/")[2]
     if _listed(dataset, above) is not None:
         _store_lists(dataset, above, [name], path)
-    dataset.copy.update(path)
+    dataset.copy.update()
 
 
 def _put_back(dataset: Dataset, path: str) -> None:

@@ -117,6 +117,7 @@ def _rename(dataset: Dataset, path: str, goal: str) -> None:
             renaming.store()
             narrow = closed.enter_context(dataset.moving(path))
             renaming.copy_changed()
+            closed.enter_context(dataset.copy.leaving(path))
             renaming.commit()
             dataset.moved(path, goal)
             names.moves += 1
@@ -268,7 +269,7 @@ class _Renaming:
         self.is_listed = True
         self.is_listed = self._list(self.path, self.goal)
         dataset.copy.distrust()
-        dataset.copy.update(leaving=self.path)
+        dataset.copy.update()
         self.is_unmarked = True
         try:
             dataset.zmap.delete_many([join(self.new_prefix, RENAMING)])

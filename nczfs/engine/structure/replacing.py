@@ -87,7 +87,8 @@ def _stepwise(dataset: Dataset, path: str) -> Stepwise:
     def leave_copy() -> None:
         if path:  # the copy above it describes the old content
             dataset.copy.distrust()
-            dataset.copy.update(leaving=path)
+            with dataset.copy.leaving(path):
+                dataset.copy.update()
 
     return Stepwise(dataset.zmap, dataset.prefix(path), dataset.engine.leases, leave_copy)
 

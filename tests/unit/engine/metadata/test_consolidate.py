@@ -13,6 +13,8 @@ import pytest
 import zarr
 
 import nczfs
+from nczfs.engine.dataset import Dataset
+from nczfs.engine.structure.renaming import _Renaming
 from nczfs.errors import AccessDenied, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
@@ -20,6 +22,7 @@ from nczfs.library.opening import open_zmap
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.between import take_once
 from tests.support.gated import WAIT_S, GatedZMap
 
 LAYOUTS = ("nczarr-L3", "nczarr-L2l", "nczarr-L2U", "zarr2")
@@ -141,6 +144,52 @@ def test_a_group_that_is_taken_back_after_an_update_is_not_in_the_copy() -> None
         assert not dataset.copy.is_owed
     copied = json.loads(bytes(zmap.read(parse_key(".zmetadata")).data))["metadata"]
     assert {key for key in copied if not key.startswith("a/")} == {".zgroup", ".zattrs"}
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_what_is_changed_while_it_is_removed_is_not_in_the_copy(
+    format: str, is_made_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=format, consolidated=True) as root:
+        for name in "ab":
+            root.create_group(name, {"units": "old"})
+        root.sync()
+        dataset, editor = root.engine_dataset, root.editor
+        assert editor is not None
+
+        def change() -> None:
+            root["a"].attrs["units"] = "new"
+            if is_made_anew:
+                dataset.copy.distrust()
+            dataset.store(("a",))
+
+        taken = take_once(monkeypatch, Dataset, "removed", change)
+        editor.remove("a")
+        assert taken
+    assert copied_units(zmap, format) == {"b": "old"}
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_what_is_left_of_a_renamed_group_is_not_in_a_copy_that_is_made_meanwhile(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format=format, consolidated=True) as root:
+        root.create_group("a", {"units": "m"})
+        root.sync()
+        dataset, editor = root.engine_dataset, root.editor
+        assert editor is not None
+
+        def update() -> None:
+            dataset.copy.distrust()
+            dataset.copy.update()
+
+        taken = take_once(monkeypatch, _Renaming, "finish", update)
+        editor.rename("a", "b")
+        assert taken
+    assert copied_units(zmap, format) == {"b": "m"}
 
 
 def copied_units(zmap: MemoryZMap, format: str) -> dict[str, object]:
