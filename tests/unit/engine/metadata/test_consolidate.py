@@ -146,6 +146,28 @@ def test_a_group_that_is_taken_back_after_an_update_is_not_in_the_copy() -> None
     assert {key for key in copied if not key.startswith("a/")} == {".zgroup", ".zattrs"}
 
 
+def test_a_change_of_the_format_during_another_update_is_in_the_copy() -> None:
+    zmap = GatedZMap()
+    with (
+        open_zmap(zmap, "w", format="zarr2", consolidated=True) as root,
+        ThreadPoolExecutor() as pool,
+    ):
+        root.create_group("a", {"units": "m"})
+        root.sync()
+        dataset, editor = root.engine_dataset, root.editor
+        assert editor is not None
+        with zmap.stopping("write", "a/.zgroup") as gate:
+            wanted = FORMATS.named("nczarr-L3", FormatOptions())
+            changing = pool.submit(editor.change_format, wanted)
+            assert gate.reached.wait(WAIT_S)
+            dataset.copy.update()  # as another thread does that has stored something else
+            gate.open()
+            changing.result(WAIT_S)
+    copied = json.loads(bytes(zmap.read(parse_key(".zmetadata")).data))["metadata"]
+    stored = [str(stat.key) for stat in zmap.list(ROOT) if str(stat.key) != ".zmetadata"]
+    assert copied == {key: json.loads(bytes(zmap.read(parse_key(key)).data)) for key in stored}
+
+
 @pytest.mark.parametrize("is_made_anew", [False, True])
 @pytest.mark.parametrize("format", ["zarr2", "zarr3"])
 def test_what_is_changed_while_it_is_removed_is_not_in_the_copy(
