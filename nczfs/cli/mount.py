@@ -143,12 +143,17 @@ def mount(
     from nczfs.vfs.control import LogFile
     from nczfs.vfs.datasets.choice import view_words
     from nczfs.vfs.datasets.importing import ImportOptions
+    from nczfs.vfs.laterparts import load_soon
     from nczfs.vfs.objects import StoredOptions
     from nczfs.vfs.tree import VfsOptions, mount_tree
 
     gc.freeze()
     gc.enable()
     share_one_heap()
+
+    def ready() -> None:
+        on_ready()
+        load_soon()
 
     settings = request.settings
     source = parse_url(url).text
@@ -222,7 +227,7 @@ def mount(
             extra=frozenset(request.words.kernel),
         ),
         invalidator=invalidator,
-        on_ready=on_ready,
+        on_ready=ready,
         on_end=note.write,
     )
 
