@@ -35,6 +35,7 @@ from tests.support.writing import close, open_file, write
 
 WIDTH, ROUNDS = 5, 25
 RECORD_BYTES = 4 * WIDTH
+PAGE_NUMBERS = PAGE_BYTES // 4
 RAW = "datasets/d.zarr/r/values.raw"
 
 
@@ -233,24 +234,28 @@ def test_bytes_that_are_skipped_before_a_part_of_an_element_are_those_of_the_fil
         assert root.variables["f"][2:].astype("<i4").tobytes() == wanted
 
 
+def made_of_pages(fs: TreeFileSystem, memory: GatedZMap) -> str:
+    """The path of the values of a new variable, of which each record fills a page."""
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
+        root.create_dimension("p", PAGE_NUMBERS)
+        root.create_variable("page", ("t", "p"), "<i4", chunks=(4, PAGE_NUMBERS), fillvalue=-1)
+    fs.refresh("")
+    return "datasets/d.zarr/page/values.raw"
+
+
 @pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])
 def test_a_record_of_a_page_is_appended_wherever_the_kernel_took_the_end_to_be(
     fs: TreeFileSystem, memory: GatedZMap, flags: int
 ) -> None:
     """SEMANTICS W34, W58: the file has grown since, and only a mapping writes pages elsewhere."""
-    width = PAGE_BYTES // 4
-    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
-        root.create_dimension("p", width)
-        root.create_variable("page", ("t", "p"), "<i4", chunks=(4, width), fillvalue=-1)
-    path = "datasets/d.zarr/page/values.raw"
-    fs.refresh("")
+    path = made_of_pages(fs, memory)
     end = find(fs, path).size
     handles = [open_file(fs, path, os.O_WRONLY | os.O_APPEND) for _ in range(2)]
     for number, handle in enumerate(handles):  # the kernel sends both before it has an answer
-        fs.write(handle, end, np.full(width, number, "<i4").tobytes())
+        fs.write(handle, end, np.full(PAGE_NUMBERS, number, "<i4").tobytes())
         assert find(fs, path).size == end + (number + 1) * PAGE_BYTES
     mapped = open_file(fs, path, flags)
-    fs.write(handles[0], end, np.full(width, 7, "<i4").tobytes())
+    fs.write(handles[0], end, np.full(PAGE_NUMBERS, 7, "<i4").tobytes())
     for handle in (*handles, mapped):
         close(fs, handle)
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
@@ -279,14 +284,9 @@ def test_a_size_that_was_looked_at_before_a_change_makes_no_append_of_a_page(
     fs: TreeFileSystem, memory: GatedZMap, how: str, call: str, change: str
 ) -> None:
     """SEMANTICS W58: the kernel does not believe it, and writes back pages behind it."""
-    width = PAGE_BYTES // 4
-    with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "r+") as root:
-        root.create_dimension("p", width)
-        root.create_variable("page", ("t", "p"), "<i4", chunks=(4, width), fillvalue=-1)
-    path = "datasets/d.zarr/page/values.raw"
-    fs.refresh("")
-    end = find(fs, path).size
-    ino = find(fs, path).ino
+    path = made_of_pages(fs, memory)
+    found = find(fs, path)
+    ino, end = found.ino, found.size
     handle = open_file(fs, path, os.O_RDWR | os.O_APPEND)
     kind = type(fs.inodes.get(ino).node)
     look = getattr(kind, call)
@@ -305,13 +305,13 @@ def test_a_size_that_was_looked_at_before_a_change_makes_no_append_of_a_page(
         try:
             assert looked.wait(WAIT_S)
             if change == "write":
-                fs.write(handle, end, np.full(width, 1, "<i4").tobytes())
+                fs.write(handle, end, np.full(PAGE_NUMBERS, 1, "<i4").tobytes())
             else:
                 fs.setattr(ino, AttributeChanges(size=end + PAGE_BYTES), handle)
         finally:
             goes_on.set()
         asked.result(WAIT_S)
-    fs.write(handle, end, np.full(width, 7, "<i4").tobytes())
+    fs.write(handle, end, np.full(PAGE_NUMBERS, 7, "<i4").tobytes())
     close(fs, handle)
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
         assert root.variables["page"][2:, 0].tolist() == [7]
