@@ -64,14 +64,48 @@ def test_a_file_that_takes_something_from_another_is_refused(
     assert not any((tmp_path / "new.zarr").rglob("*")) or not (tmp_path / "new.zarr").exists()
 
 
-def test_links_within_a_file_and_loops_of_them_are_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "loops.nc"
+def test_links_within_a_file_are_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "links.nc"
     with h5py.File(path, "w") as file:
-        group = file.create_group("g")
-        group["self"], group["root"] = group, file["/"]
+        file["g/again"] = file.create_group("g/h")
         file["soft"], file["dangling"] = h5py.SoftLink("/g"), h5py.SoftLink("/nothing")
+        file["around"], file["g/dangling"] = h5py.SoftLink("/around"), h5py.SoftLink("/around")
         file["v"] = np.arange(3)
+        file["g/v"], file["g/w"] = file["v"], h5py.SoftLink("/v")
     check_own_contents(str(path))
+
+
+def itself(file: h5py.File) -> None:
+    group = file.create_group("g")
+    group["again"] = group
+
+
+def root(file: h5py.File) -> None:
+    file.create_group("g")["root"] = file["/"]
+
+
+def soft(file: h5py.File) -> None:
+    file.create_group("g")["again"] = h5py.SoftLink("/g")
+
+
+def by_turns(file: h5py.File) -> None:
+    file.create_group("good/g")["h"] = h5py.SoftLink("/h")
+    file.create_group("h")["longer"] = file["good/g"]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(itself, "/g"), (root, "/"), (soft, "/g"), (by_turns, "/h")]
+)
+def test_a_group_that_contains_itself_is_refused(
+    tmp_path: Path, make: Callable[[h5py.File], None], name: str
+) -> None:
+    """The netCDF library follows such links until it crashes or the memory ends."""
+    path = tmp_path / "loop.nc"
+    with h5py.File(path, "w", track_order=True) as file:
+        file["v"] = np.arange(3)
+        make(file)
+    with pytest.raises(CorruptStore, match=rf"loop\.nc: the group '{name}' contains itself"):
+        check_own_contents(str(path))
 
 
 @pytest.mark.parametrize("name", ["{}", "group/{}", "{}/v", "soft/{}"])
