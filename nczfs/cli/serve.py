@@ -50,7 +50,9 @@ def _serve(url: str, settings: Settings) -> None:
     from nczfs.serve.app import AppOptions, application
     from nczfs.serve.server import ServerOptions, listen, serve, url_of
     from nczfs.serve.store import ServedStore
+    from nczfs.vfs import laterparts
 
+    laterparts.load()
     host, port = settings.address("listen")
     clients = settings.number("max-clients")
     options = ServerOptions(

@@ -1,7 +1,7 @@
-"""What a mount loads after it has started: it answers sooner, and is of one version all the same.
+"""What a service loads in the end, although it starts without: it is of one version all the same.
 
-A package may be replaced under a mount that runs. What it loaded only then would be of the new
-version, and need not fit.
+A package may be replaced under a service that runs. What it loaded only then would be of the new
+version, and need not fit. A mount loads it after it has started, so that it answers sooner.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from importlib import import_module
 from typing import Final
 
 AFTER_S: Final = 1.0
-"""How long a mount answers before; `nczfs exec` is often over by then."""
+"""How long a mount answers before that; `nczfs exec` is often over by then."""
 
 PARTS: Final = (
     "nczfs.cdl.printer",
-    "nczfs.codecs.registry",
     "nczfs.codecs.wanted",
     "nczfs.tools.transfer.cdl_source",
     "nczfs.tools.transfer.choices",
@@ -24,7 +23,6 @@ PARTS: Final = (
     "nczfs.tools.transfer.reading_process",
     "nczfs.vfs.datasets.writtenhierarchy",
     "nczfs.views.ncstream.layout",
-    "nczfs.zom.shown",
 )
 
 

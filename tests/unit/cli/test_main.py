@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import nczfs
 from nczfs.cli import helper, main, mount, status
 from nczfs.cli.command import CommandLine, parse
 from nczfs.cli.main import COMMANDS
@@ -345,24 +344,6 @@ def test_a_mount_starts_without_what_reading_values_and_other_formats_need(tmp_p
     libraries = {"google.protobuf", "h5py", "numcodecs"}
     parts = {"cdl.printer", "codecs.registry", "ncstream", "tools.transfer.group_target", "zom"}
     assert not loaded & (libraries | {f"nczfs.{part}" for part in parts})
-
-
-def test_what_a_mount_loads_later_is_all_that_reading_needs(tmp_path: Path) -> None:
-    """A package that is replaced under a mount is not mixed with it."""
-    with nczfs.open(str(tmp_path / "d.zarr"), "w") as dataset:
-        dataset.create_dimension("x", 4)
-        dataset.create_variable("v", ("x",), "i4")[...] = 1
-    script = (
-        "import sys; from nczfs.vfs import laterparts; from nczfs.fuse import daemon;"
-        "from nczfs.vfs.tree import mount_tree; from tests.support.trees import read;"
-        "fs = mount_tree(sys.argv[1]); laterparts.load(); known = {*sys.modules};"
-        "[read(fs, f'datasets/d.zarr/{name}')"
-        " for name in ('v/values.raw', 'v/chunks/0', 'zom.json', 'd.cdl', 'd.ncs')];"
-        "print([name for name in sys.modules if name not in known and name[:6] == 'nczfs.'])"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]"]
 
 
 def test_a_reader_that_had_enough_is_no_error() -> None:
