@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
@@ -36,13 +37,15 @@ from nczfs.tools.chunkset import ChunkSet
 from nczfs.tools.progress import Progress
 from nczfs.tools.sparse import sparse_reader
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 """The usual size of a read.
 
 The C library reuses the memory of a block; from 32 MiB on, it has the kernel clear new pages for
 each one (mallopt(3), M_MMAP_THRESHOLD).
 """
-FAR_BLOCK_BYTES = 32 << 20  # from far stores: the chunks of a block are requested together
+FAR_BLOCK_BYTES = 16 << 20  # from far stores: the chunks of a block are requested together
+READERS = 2
+"""Blocks that are read at a time: no thread that decodes waits for the last chunk of a block."""
 BLOCK_BYTES_MAX = 512 << 20
 _OBJECT_BYTES = 256  # estimate for an element of variable length
 
@@ -56,6 +59,7 @@ class DigestElements:
     chunks : a block of these lengths costs no more to read than any part of it.
     is_char : whether elements of one byte are netCDF text rather than strings.
     read : reads the elements of a box.
+    readers : the most threads that may read at a time.
     block_bytes : the usual size of a read.
     """
 
@@ -64,6 +68,7 @@ class DigestElements:
     chunks: tuple[int, ...]
     is_char: bool
     read: Callable[[Slices], Values]
+    readers: int = 1
     block_bytes: int = BLOCK_BYTES
 
 
@@ -101,6 +106,7 @@ def digest_of(
         description.chunk_shape,
         is_char,
         read if stored is None else sparse_reader(read, stored),
+        READERS,
         FAR_BLOCK_BYTES if array.far else BLOCK_BYTES,
     )
     return digest_of_elements(elements, block_bytes_max, progress)
@@ -113,7 +119,8 @@ def digest_of_elements(
 ) -> str:
     """Return the checksum of any elements. Raises what reading them raises.
 
-    A block is hashed while the next one is read, if both together have no more bytes than allowed.
+    A block is hashed while the next ones are read, as far as they all have no more bytes than
+    allowed.
     """
     hasher = hashlib.sha256()
 
@@ -123,20 +130,43 @@ def digest_of_elements(
 
     item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
     usual, most = (max(1, size // item) for size in (elements.block_bytes, block_bytes_max))
-    with ThreadPoolExecutor(1, "nczfs-hash") as hashing:
-        added: Future[None] | None = None
-        for selection in blocks(elements.shape, elements.chunks, usual, most):
-            if added is not None and 2 * prod(part.stop - part.start for part in selection) > most:
-                added.result()
-            values = elements.read(selection)
-            if added is not None:
-                added.result()
-            added = hashing.submit(add, values)
-            progress(values.size)
-            del values
-        if added is not None:
-            added.result()
+    selections = blocks(elements.shape, elements.chunks, usual, most)
+    for values in _read_ahead(elements, selections, most):
+        add(values)
+        progress(values.size)
+        del values
     return hasher.hexdigest()
+
+
+def _read_ahead(
+    elements: DigestElements, selections: Iterator[Slices], most: int
+) -> Iterator[Values]:
+    """Yield the values of boxes, the largest of which is the first.
+
+    Parameters
+    ----------
+    most : limit of the elements in memory, as far as one box has no more.
+    """
+    under_way: deque[Future[Values]] = deque()
+    with ThreadPoolExecutor(elements.readers, "nczfs-digest") as reading:
+
+        def begin(selection: Slices) -> None:
+            under_way.append(reading.submit(elements.read, selection))
+
+        for selection in selections:
+            size = prod(part.stop - part.start for part in selection)
+            ahead = min(elements.readers, most // size - 1)
+            if len(under_way) < max(1, ahead):
+                begin(selection)
+            elif ahead > 0:
+                values = under_way.popleft().result()
+                begin(selection)
+                yield values
+            else:
+                yield under_way.popleft().result()
+                begin(selection)
+        while under_way:
+            yield under_way.popleft().result()
 
 
 def blocks(

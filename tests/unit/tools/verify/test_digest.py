@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -239,6 +242,45 @@ def test_far_stores_are_asked_for_more_at_a_time(*, far: bool, wanted: int) -> N
     digest_of(array, progress=counts.append)
     assert counts[0] == max(counts) == wanted
     engine.close()
+
+
+def of_rows(read: Callable[[slice], Values], readers: int, block_rows: int) -> DigestElements:
+    """Forty rows of ten bytes, each of them a chunk."""
+    block = block_rows * 10
+    return DigestElements(
+        (40, 10), np.dtype("u1"), (1, 10), False, lambda box: read(box[0]), readers, block
+    )
+
+
+@pytest.mark.parametrize(("readers", "room", "held"), [(1, 9, 2), (2, 9, 3), (2, 2, 2), (2, 1, 1)])
+def test_no_more_blocks_are_in_memory_than_there_is_room_for(
+    readers: int, room: int, held: int
+) -> None:
+    values = np.arange(400, dtype="u1").reshape(40, 10)
+    alive: list[weakref.ref[Values]] = []
+    counts: list[int] = []
+    lock = threading.Lock()
+
+    def read(rows: slice) -> Values:
+        block = values[rows].copy()
+        with lock:
+            alive.append(weakref.ref(block))
+            counts.append(sum(each() is not None for each in alive))
+        return block
+
+    digest = digest_of_elements(of_rows(read, readers, 2), room * 20)
+    assert digest == sha256(values.tobytes())
+    assert max(counts) <= held
+
+
+def test_two_blocks_are_read_at_a_time() -> None:
+    both = threading.Barrier(2, timeout=60)
+
+    def read(rows: slice) -> Values:
+        both.wait()
+        return np.zeros((rows.stop - rows.start, 10), "u1")
+
+    assert digest_of_elements(of_rows(read, 2, 2)) == sha256(bytes(400))
 
 
 # -- many, and again -------------------------------------------------------------------------------
