@@ -166,6 +166,8 @@ def test_the_next_mount_completes_what_a_killed_one_has_left(
         finally:
             mount.process.send_signal(signal.SIGKILL)
             copying.join()
+            mount.process.wait()
+            swift_with_faults.wait_for_ended()
             swift_with_faults.set()
     assert any("replacing" in key for key in keys_in(swift, bucket))
     if not is_complete:

@@ -59,5 +59,7 @@ def is_done_before(
             until(lambda: running.done() or bool(faults.log()))
         finally:
             mount.process.send_signal(signal.SIGKILL)
+            mount.process.wait()
+            faults.wait_for_ended()
             faults.set()
         return running.result().returncode == 0

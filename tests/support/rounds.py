@@ -2,13 +2,15 @@
 
 What is asked at the same time is one round, and takes one round trip, however much it is. No clock
 says where a round ends. The next one begins when all answers of the last one were given and every
-thread of the programs that are watched sleeps: nothing more can come before there is an answer.
+thread of the programs that are watched sleeps: nothing more can come before there is an answer. The
+threads of the relay sleep then, too: what was asked has arrived, however busy the machine is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import threading
 import time
 from collections import Counter
@@ -104,10 +106,16 @@ class Rounds:
 
 
 def _switches(pids: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
-    """How often each thread of some processes gave its processor away; None: one wants it."""
+    """How often each thread of some processes gave its processor away.
+
+    None: one of them wants it, or one of this process other than this thread.
+    """
     found = []
-    for pid in _with_children(pids):
+    here, this = os.getpid(), str(threading.get_native_id())
+    for pid in (here, *_with_children(pids)):
         for task in Path(f"/proc/{pid}/task").glob("*/status"):
+            if task.parent.name == this:
+                continue
             try:
                 lines = task.read_text("utf-8", "replace").splitlines()
             except OSError:
@@ -115,7 +123,8 @@ def _switches(pids: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
             state = next(line for line in lines if line.startswith("State:"))
             if state.split()[1] not in "SDZ":
                 return None
-            found.append((task.parent.name, lines[-2] + lines[-1]))
+            if pid != here:
+                found.append((task.parent.name, lines[-2] + lines[-1]))
     return tuple(sorted(found))
 
 

@@ -22,6 +22,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import boto3
@@ -30,6 +31,7 @@ from botocore.config import Config
 
 from tests.support.ports import free_port, wait_for
 from tests.support.runs import memory
+from tests.support.waiting import until
 
 _START_ATTEMPTS: Final = 3
 
@@ -110,6 +112,24 @@ class Faults:
         """What was injected since `set`, a line each."""
         found: str = _faults_tool().read_log(self.directory)
         return found.splitlines()
+
+    def wait_for_ended(self) -> None:
+        """Wait until the proxy has noticed each client that has ended.
+
+        What such a client sent last is then judged by the rules that were set before.
+        """
+        port = urlsplit(self.server.endpoint_url).port
+        until(lambda: not any(_is_left_open(line, port) for line in _TCP.read_text().splitlines()))
+
+
+_TCP: Final = Path("/proc/net/tcp")
+_CLOSE_WAIT: Final = "08"  # the kernel's include/net/tcp_states.h
+
+
+def _is_left_open(line: str, port: int | None) -> bool:
+    """Whether a line (proc(5), /proc/net/tcp) has a server's end whose client is gone."""
+    _, local, _, state, *_ = line.split()
+    return state == _CLOSE_WAIT and local.endswith(f":{port:04X}")
 
 
 _ruled: Final[dict[Path, Faults]] = {}
