@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
+from typing import TypeVar
 
 from nczfs.buffers import Buffer
 from nczfs.engine.retrying import told_first
@@ -14,6 +15,8 @@ from nczfs.errors import (
     IsADirectory,
     NameTooLong,
     NczfsError,
+    NoSuchNode,
+    NoSuchPath,
     NotADirectory,
     NotPermitted,
     ReadOnlyMount,
@@ -40,6 +43,8 @@ from nczfs.vfs.listing import OpenDirectory
 from nczfs.vfs.nodes import Directory, File, NodeStat, OpenFile
 from nczfs.vfs.objects import NAME_BYTES_MAX
 from nczfs.zmap.capacity import Capacity
+
+_T = TypeVar("_T")
 
 PAGE_BYTES = 4096
 READERS_WAIT_S = 0.5  # for a program that closes a file, and then truncates it
@@ -311,13 +316,13 @@ class TreeFileSystem(FileSystem):
     def unlink(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
-            self._node_of(directory).unlink(text)
+            self._change_in(directory, lambda d: d.unlink(text))
         self.inodes.removed(parent, text)
 
     def rmdir(self, parent: InodeNo, name: bytes) -> None:
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
-            self._node_of(directory).rmdir(text)
+            self._change_in(directory, lambda d: d.rmdir(text))
         self.inodes.removed(parent, text)
 
     def rename(
@@ -331,11 +336,16 @@ class TreeFileSystem(FileSystem):
     ) -> None:
         source, old = self._place(old_parent, old_name)
         target, new = self._place(new_parent, new_name)
-        with self.kernel.changing((source, old), (target, new)):
-            self._node_of(source).rename(old, self._node_of(target), new, replace=replace)
-        moved = self.inodes.renamed(old_parent, old, new_parent, new)
-        for inode in moved:
-            self._find_again(inode)
+
+        def rename(directory: Directory) -> None:
+            directory.rename(old, self._node_of(target), new, replace=replace)
+
+        with self.inodes.moving(old_parent, old):
+            with self.kernel.changing((source, old), (target, new)):
+                self._change_in(source, rename)
+            moved = self.inodes.renamed(old_parent, old, new_parent, new)
+            for inode in moved:
+                self._find_again(inode)
         # Their contents may name the path.
         self.kernel.forget_contents(moved[1:])
 
@@ -392,6 +402,16 @@ class TreeFileSystem(FileSystem):
     def _node_of(self, inode: Inode) -> Directory:
         assert isinstance(inode.node, Directory)
         return inode.node
+
+    def _change_in(self, inode: Inode, change: Callable[[Directory], _T]) -> _T:
+        """Change a directory; where it is by now, if a rename around it has come in between."""
+        while True:
+            node = self._node_of(inode)
+            try:
+                return change(node)
+            except (NoSuchPath, NoSuchNode):
+                if not self.inodes.has_moved(inode, node):
+                    raise
 
     def _place(self, parent: InodeNo, name: bytes) -> tuple[Inode, str]:
         """Return a directory, and a name in it that is about to be made or changed."""

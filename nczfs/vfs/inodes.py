@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 from nczfs.errors import StaleHandle
@@ -106,6 +107,8 @@ class InodeTable:
         self._block_starts: list[int] = []
         self._block_of: dict[int, _Block] = {}
         self._shown: WeakKeyDictionary[object, Inode] = WeakKeyDictionary()
+        self._moving: list[Inode] = []
+        self._moved = threading.Condition(self._lock)
         self.root = Inode(ROOT_INODE, ROOT_INODE, "", root)
         self.root.lookups = 1
         self._by_number[ROOT_INODE] = self.root
@@ -302,6 +305,29 @@ class InodeTable:
             self._move(inode, new_parent, new_name)
             return self._and_below(inode)
 
+    @contextmanager
+    def moving(self, parent: InodeNo, name: str) -> Iterator[None]:
+        """Enclose a rename: from before the store has it until inodes have their new nodes."""
+        with self._lock:
+            moving = [inode] if (inode := self.at(parent, name)) is not None else []
+            self._moving += moving
+        try:
+            yield
+        finally:
+            with self._lock:
+                for inode in moving:
+                    self._moving.remove(inode)
+                self._moved.notify_all()
+
+    def has_moved(self, inode: Inode, node: TreeNode) -> bool:
+        """Return whether the node of an inode was replaced, after the renames around it.
+
+        Who renames something waits only for what is above that, so nobody waits in a circle.
+        """
+        with self._moved:
+            self._moved.wait_for(lambda: not any(each in self._moving for each in self._up(inode)))
+            return inode.node is not node
+
     def found(self, inode: Inode, node: TreeNode) -> None:
         """Set the node of an inode that was renamed, or is below a renamed one."""
         with self._lock:
@@ -319,14 +345,15 @@ class InodeTable:
 
     def path(self, inode: Inode) -> str:
         """Return the path of an inode in the mount, for messages."""
-        names = []
-        while inode.ino != ROOT_INODE:
-            names.append(inode.name)
-            parent = self._by_number.get(inode.parent)
-            if parent is None:
-                break
-            inode = parent
+        names = [each.name for each in self._up(inode)]
         return "/" + "/".join(reversed(names))
+
+    def _up(self, inode: Inode) -> Iterator[Inode]:
+        """Yield an inode and the known ones above it, except the root."""
+        above: Inode | None = inode
+        while above is not None and above.ino != ROOT_INODE:
+            yield above
+            above = self._by_number.get(above.parent)
 
     def _new_number(self, node: TreeNode) -> InodeNo:
         if self._next_directory is not None and isinstance(node, Directory):

@@ -29,6 +29,7 @@ from nczfs.vfs.datasets import attributes
 from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.tree import DatasetsTree
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.inodes import InodeTable
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.views import catalog
 from nczfs.zmap import keys
@@ -220,6 +221,47 @@ def test_a_group_and_what_is_in_it_are_renamed_at_the_same_time(
     assert values_of(url, "new/w") == VALUES.tolist()
     stored = [stat.key for stat in open_store(url).list(keys.ROOT)]
     assert [key for key in stored if "/g/" in key or "/v/" in key or RENAMING in key] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "owner", "step"),
+    [
+        ("rename", _Renaming, "commit"),
+        ("rename", Editor, "rename"),
+        ("rename", InodeTable, "renamed"),
+        ("rmdir", Editor, "rename"),
+        ("rmdir", InodeTable, "renamed"),
+    ],
+)
+def test_a_directory_is_changed_in_while_its_own_rename_is_done_and_its_inode_has_not_moved(
+    fs: TreeFileSystem,
+    url: str,
+    once: Callable[..., list[str]],
+    change: str,
+    owner: object,
+    step: str,
+) -> None:
+    """SEMANTICS W32."""
+    group = find(fs, f"{ROOT}/g").ino
+    mkdir(fs, f"{ROOT}/g/inner")
+    changes: dict[str, Callable[[], object]] = {
+        "rename": lambda: fs.rename(group, b"v", group, b"w", replace=False),
+        "rmdir": lambda: fs.rmdir(group, b"inner"),
+    }
+    with ThreadPoolExecutor() as pool:
+        others: list[Future[object]] = []
+
+        def begin() -> None:
+            others.append(pool.submit(changes[change]))
+            wait(others, 0.2)  # unless it waits
+
+        taken = once(owner, step, begin, after=True)
+        rename(fs)
+        assert taken
+        others[0].result()
+    assert exists(fs, f"{ROOT}/new/w/values.raw") == (change == "rename")
+    assert exists(fs, f"{ROOT}/new/inner") == (change != "rmdir")
+    assert values_of(url, "new/w" if change == "rename" else "new/v") == VALUES.tolist()
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
