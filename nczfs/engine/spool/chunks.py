@@ -138,6 +138,20 @@ class Attempt:
 
 
 @frozen
+class RetractedPart:
+    """Elements of a chunk that do not count any more, although they were written before."""
+
+    box: Box
+
+    def mark(self, flags: Values) -> None:
+        """Clear the flags of its elements in those of the chunk."""
+        flags[self.box.slices()] = False
+
+    def put(self, values: Values, decode: Callable[[bytes], Values] | None) -> None:
+        """Leave the values of the chunk as they are."""
+
+
+@frozen
 class WrittenPart:
     """Some elements of a chunk that were written at one time.
 
@@ -288,7 +302,7 @@ class KeptChunk(SpoolEntry):
 
     details: ChunkDetails
     basis: Basis
-    pieces: tuple[WrittenPart, ...]
+    pieces: tuple[WrittenPart | RetractedPart, ...]
     done_by: tuple[Sent, ...] = ()
 
     @classmethod
@@ -381,7 +395,7 @@ class KeptChunk(SpoolEntry):
         Elements of variable length are a ``.chunk`` file, as the codecs of the variable have it.
         """
         for piece in self.pieces:
-            if piece.is_encoded:
+            if isinstance(piece, WrittenPart) and piece.is_encoded:
                 piece.data.check(VALUES)
                 return copied(piece.data, path.with_name(f"{path.name}.chunk"))
         values = self.values(self.details.dtype)

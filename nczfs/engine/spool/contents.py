@@ -11,7 +11,14 @@ from typing import Any, Final
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.process import ProcessIdentity
 from nczfs.engine.spool.basis import Basis
-from nczfs.engine.spool.chunks import CHUNK, RECORDS, ChunkDetails, KeptChunk, WrittenPart
+from nczfs.engine.spool.chunks import (
+    CHUNK,
+    RECORDS,
+    ChunkDetails,
+    KeptChunk,
+    RetractedPart,
+    WrittenPart,
+)
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
 from nczfs.engine.spool.log import BEFORE, FORMAT
 from nczfs.engine.spool.records import Record, is_followed, read_log
@@ -55,20 +62,28 @@ class Logged:
     name: str
     details: ChunkDetails
     item_size: int
-    pieces: list[WrittenPart] = field(default_factory=list)
+    pieces: list[WrittenPart | RetractedPart] = field(default_factory=list)
     written_ns: int = 0
 
     def add(self, record: Record) -> None:
         """Add a piece. Raises KeyError, TypeError, ValueError: it is not of this chunk."""
-        start, stop = (tuple(map(int, record.document[name])) for name in ("start", "stop"))
-        box, data = Box(start, stop), record.data
-        if not whole(self.details.chunk_shape).contains(box):
-            raise ValueError(f"{box} is not in a chunk of {self.details.chunk_shape}")
+        box, data = self._box(record), record.data
         if not data.size or data.size != box.size * self.item_size:
             raise ValueError(f"{data.size} bytes for {box.size} elements")
         if not self.pieces:
             self.written_ns = int(record.document.get("written_ns", 0))
         self.pieces.append(WrittenPart(box, data))
+
+    def retract(self, record: Record) -> None:
+        """Void elements. Raises KeyError, TypeError, ValueError: they are not of this chunk."""
+        self.pieces.append(RetractedPart(self._box(record)))
+
+    def _box(self, record: Record) -> Box:
+        """Return the elements of a record, which are counted from the first one of the chunk."""
+        box = Box(*(_numbers(record.document[name]) for name in ("start", "stop")))
+        if not whole(self.details.chunk_shape).contains(box):
+            raise ValueError(f"{box} is not in a chunk of {self.details.chunk_shape}")
+        return box
 
 
 class LogContents:
@@ -151,6 +166,10 @@ class LogContents:
             case "wrote":
                 place, described = self._numbers[document["number"]]
                 self._logged(place, described).add(record)
+            case "retracted":
+                place = str(document["key"]), _numbers(document["index"])
+                if (known := self.chunks.get(place)) is not None:
+                    known.retract(record)
             case "stored":
                 place = str(document["key"]), _numbers(document["index"])
                 self.chunks.pop(place, None)

@@ -110,6 +110,19 @@ class Journal:
                 self._dirty.pop(place, None)
             self._settle(void, is_clean=is_last)
 
+    def retracted(self, io: ChunkStore, index: ChunkIndex, box: Box, basis: Basis) -> None:
+        """Note that some elements of a chunk are void, and what the rest is based on. Never raises.
+
+        Parameters
+        ----------
+        box : which elements, counted from the first one of the chunk.
+        """
+        with self.log.lock:
+            unit = io.unit(index)
+            if index in self._dirty.get((io.prefix, unit), ()):
+                at = {"key": io.prefix, "index": index, "start": box.start, "stop": box.stop}
+                self.log.note({"is": "retracted", **at}, _basis(io, unit, basis))
+
     def grown(
         self, prefix: Prefix, array: ArrayDescription, is_pending: Callable[[], bool]
     ) -> None:

@@ -280,7 +280,10 @@ class DirtyMap:
             chunk_id[0].check()
             with chunk.lock:
                 left = chunk.without(box)
-                self._remove(chunk_id, chunk)
+                if left is None:
+                    self._remove(chunk_id, chunk)
+                else:
+                    self._take_out(chunk_id, chunk)
             if left is not None:
                 if not chunk.unit.chunks:
                     chunk.unit.basis = Basis()  # it was put there just now
@@ -288,6 +291,8 @@ class DirtyMap:
                 self._put(chunk_id, left)
                 self._take(left.memory)
                 left.nbytes = left.memory
+                if self._journal is not None:
+                    self._journal.retracted(left.unit.io, left.index, box, left.unit.basis)
             return chunk
 
     @property
@@ -320,6 +325,12 @@ class DirtyMap:
 
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         """Remove a chunk. The caller holds both locks."""
+        self._take_out(chunk_id, chunk)
+        if self._journal is not None:
+            self._journal.stored(chunk.unit.io, chunk.index, is_last=not self.chunks)
+
+    def _take_out(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
+        """Take a chunk out, which the journal keeps. The caller holds both locks."""
         del self.chunks[chunk_id]
         of_array = self._of_array[chunk_id[0]]
         del of_array[chunk_id]
@@ -330,8 +341,6 @@ class DirtyMap:
         if not unit.chunks:
             del self._units[unit.array, unit.index]
         self._take(-chunk.nbytes)
-        if self._journal is not None:
-            self._journal.stored(unit.io, chunk.index, is_last=not self.chunks)
 
     @staticmethod
     def _tell_journal(journal: Journal, unit: DirtyUnit) -> None:

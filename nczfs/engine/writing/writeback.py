@@ -250,8 +250,8 @@ class WriteBack:
         chunk = self._dirty.retract(chunk_id, box)
         if chunk is not None:
             left = self.find(chunk_id)
-            if left is not None and self._journal is not None:
-                self._saver.save_or_tell(left)  # the journal knows the chunk no more
+            if left is not None and chunk.saved is not None and self._journal is not None:
+                self._saver.save_or_tell(left)  # the journal may have no values that the entry has
             self._saver.forget(chunk)
         self._cache.drop(chunk_id)
 

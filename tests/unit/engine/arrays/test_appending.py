@@ -19,13 +19,17 @@ from nczfs.engine.metadata.claims import NOTE, with_claim, without_covered
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.process import ProcessIdentity, current_process
+from nczfs.engine.spool.log import Log
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.writing.dirty import DirtyChunk
+from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError, NoSpace, SpoolError, Unavailable
 from nczfs.formats.base import FormatOptions
 from nczfs.formats.registry import FORMATS
 from nczfs.library.opening import open_zmap
+from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.tools import recovery
@@ -336,6 +340,46 @@ def test_after_a_kill_the_journal_has_what_was_moved_and_what_stayed(
     one.engine.close()
     spool.close()
     assert recovery.entries(tmp_path / "spool") == []
+
+
+def test_killed_while_records_are_moved_the_journal_has_what_shares_a_chunk_with_them(
+    store: MemoryZMap,
+    journaling: Client,
+    clients: tuple[Client, Client],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEMANTICS W21: at each step between taking them out of a chunk and the end."""
+    journaling.write(2, 5)
+    journaling.append(6)
+    clients[1].append(11, 12)
+    clients[1].dataset.store()
+    retract, note = DirtyMap.retract, Log.note
+    copies: list[tuple[Path, MemoryZMap]] = []
+
+    def kill() -> None:
+        here = left_by(tmp_path / "spool", tmp_path / f"killed{len(copies)}")
+        copies.append((here, copied(store)))
+
+    def noting(log: Log, *documents: Any) -> None:
+        note(log, *documents)
+        kill()
+
+    def retracting(dirty: DirtyMap, chunk_id: Any, box: Box) -> DirtyChunk | None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Log, "note", noting)
+            found = retract(dirty, chunk_id, box)
+        kill()
+        return found
+
+    monkeypatch.setattr(DirtyMap, "retract", retracting)
+    assert journaling.dataset.appends.claim(journaling.dataset.appends.paths) == {}
+    assert len(copies) > 2
+    for left, copy in copies:
+        recover(left, copy, force=True)
+        found = (columns(copy, 0), columns(copy, 2))
+        assert [each[2] for each in found] == [5, 5]
+        assert [each[4] for each in found] == [6, 6]
 
 
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
