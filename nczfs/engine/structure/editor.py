@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from nczfs.codecs.pipelines import check_codecs
@@ -401,15 +402,15 @@ class Editor:
 
     def remove(self, path: str) -> int:
         """Remove a group or variable and all below it. Returns the number of objects."""
-        with self._names.held(path):
-            return removal.remove(self._dataset, path)
+        with self._holding_node(path) as found:
+            return removal.remove(self._dataset, found)
 
     def remove_hollow(self, path: str) -> bool:
         """Remove a group if it holds nothing. Returns whether it did. Raises as `remove`."""
-        with self._names.held(path):
-            is_hollow = removal.is_hollow(self._dataset, path)
+        with self._holding_node(path) as found:
+            is_hollow = removal.is_hollow(self._dataset, found)
             if is_hollow:
-                removal.remove(self._dataset, path)
+                removal.remove(self._dataset, found)
             return is_hollow
 
     def hollow_below(self, path: str) -> list[str] | None:
@@ -427,6 +428,16 @@ class Editor:
             self._dataset.store(asked or None, self._since)
         finally:
             self._since = self._dataset.edits.refusals.number
+
+    @contextmanager
+    def _holding_node(self, path: str) -> Iterator[str]:
+        """Hold a node wherever renames have put it meanwhile; yields its path."""
+        node = self._dataset.open_node(path)
+        while True:
+            with self._names.held(found := node.path):
+                if found == node.path:
+                    yield found
+                    return
 
     def _add(self, path: str, changes: Sequence[NodeChange], *listing: MemberChange) -> None:
         """Add changes of one node, checked once, because that takes as long as all of it.

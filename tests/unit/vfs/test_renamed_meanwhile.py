@@ -229,6 +229,7 @@ def test_a_group_and_what_is_in_it_are_renamed_at_the_same_time(
         ("rename", _Renaming, "commit"),
         ("rename", Editor, "rename"),
         ("rename", InodeTable, "renamed"),
+        ("rmdir", _Renaming, "commit"),
         ("rmdir", Editor, "rename"),
         ("rmdir", InodeTable, "renamed"),
     ],
