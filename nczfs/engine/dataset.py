@@ -29,6 +29,7 @@ from nczfs.engine.metadata.documents import LEDGER_SHARE, MetadataCache
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.hierarchy import Hierarchy, node_to_hold
 from nczfs.engine.metadata.ledger import Ledger, Shelf
+from nczfs.engine.metadata.refusedchanges import Listener
 from nczfs.engine.metadata.rootformat import format_at
 from nczfs.engine.metadata.useddimensions import UsedDimensions
 from nczfs.engine.metadata.withdrawn import Withdrawn
@@ -383,21 +384,21 @@ class Dataset(Hierarchy):
         is_owed = not path and self.copy.is_owed
         return is_owed or self.engine.writeback.has_unsaved(lambda a: a.is_within(zmap, prefix))
 
-    def store(self, asked: Iterable[str] | None = None, since: int | None = None) -> None:
+    def store(self, asked: Iterable[str] | None = None, listener: Listener | None = None) -> None:
         """Store all that was written and changed: chunks, documents, the consolidated copy.
 
         Parameters
         ----------
         asked : the paths of the nodes whose failures are raised, because a caller need not learn of
             the failures of others. None: all.
-        since : `Edits.refusals.number` before the caller changed these nodes; None: as it is.
+        listener : made before the caller changed these nodes; None: a new one.
 
         Raises
         ------
         CodecError, StoreError : what could not be stored is kept. DatasetError, MetadataError : a
             change can never be stored, and was withdrawn.
         """
-        self.storing.store(asked, since)
+        self.storing.store(asked, listener)
 
     def trouble(self, pause_s: float | None) -> Trouble | None:
         """See `Storing.trouble`."""

@@ -12,6 +12,7 @@ from nczfs.engine.metadata.changes import NodeChange, Resize
 from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.metadata.lengths import Lengths
+from nczfs.engine.metadata.refusedchanges import Listener
 from nczfs.engine.retrying import ENDED, Trouble, may_pass, told_first
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
@@ -91,7 +92,7 @@ class Storing:
             for each in variables
         )
 
-    def store(self, asked: Iterable[str] | None, since: int | None = None) -> None:
+    def store(self, asked: Iterable[str] | None, listener: Listener | None = None) -> None:
         """Store all, or what some nodes need. Parameters and errors are those of `Dataset.store`.
 
         Records can be appended meanwhile, except to variables whose values are stored before their
@@ -100,7 +101,7 @@ class Storing:
         paths = None if asked is None else frozenset(asked)
         failures: list[NczfsError] = []
         refusals = self._edits.refusals
-        since = refusals.number if since is None else since
+        listener = listener or refusals.listener()
         later = self._later()
         flushed = None if paths is None else paths | self._lengthened(paths)
         reason = self._reason_not_flushed(flushed)
@@ -114,7 +115,7 @@ class Storing:
             failures.append(reason)
         pending = frozenset(self._edits.pending())
         failures += [error for path, error in found.items() if paths is None or path in paths]
-        failures += refusals.told(paths, since)
+        failures += refusals.told(paths, listener)
         left = [error for path, error in found.items() if path in pending]
         with self._gate.inside(lambda: self._hierarchy.root):
             if self._copy.is_owed or self._copy.is_wanted:

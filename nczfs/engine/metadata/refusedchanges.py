@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from nczfs.errors import NczfsError
@@ -14,12 +14,26 @@ from nczfs.zmap.keys import after_rename
 REFUSALS_MAX: Final = 1000
 
 
+class Listener:
+    """Somebody who makes changes, and wants to know which of them are refused from now on.
+
+    Parameters
+    ----------
+    since : the number of the last refusal before.
+    """
+
+    __slots__ = ("since",)
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+
+
 @dataclass(slots=True)
 class _Refusal:
     number: int
     path: str
     error: NczfsError
-    is_told: bool = False
+    told: set[Listener] = field(default_factory=set)
 
 
 class RefusedChanges:
@@ -35,10 +49,9 @@ class RefusedChanges:
         self._number = 0
         self._refusals: deque[_Refusal] = deque(maxlen=REFUSALS_MAX)
 
-    @property
-    def number(self) -> int:
-        """The number of the last one."""
-        return self._number
+    def listener(self) -> Listener:
+        """Return a new listener."""
+        return Listener(self._number)
 
     def note(self, path: str, error: NczfsError) -> None:
         """Note why changes of the node at a path were withdrawn."""
@@ -52,19 +65,21 @@ class RefusedChanges:
             for each in self._refusals:
                 each.path = after_rename(each.path, path, goal)
 
-    def told(self, paths: Collection[str] | None, since: int) -> list[NczfsError]:
-        """Return errors, which count as told from now on.
+    def told(self, paths: Collection[str] | None, listener: Listener) -> list[NczfsError]:
+        """Return errors, which count as told from now on, and all others stay to be told.
 
         Parameters
         ----------
-        paths : of the nodes of a caller who gets all their refusals after the number `since`,
+        paths : of the nodes of a caller who gets all their refusals that are new to `listener`,
             whoever else was told of them. None: the caller gets those of which nobody was told.
         """
         with self._lock:
             if paths is None:
-                found = [each for each in self._refusals if not each.is_told]
+                found = [each for each in self._refusals if not each.told]
+                listener.since = self._number
             else:
-                found = [e for e in self._refusals if e.number > since and e.path in paths]
+                new = (e for e in self._refusals if e.number > listener.since and e.path in paths)
+                found = [each for each in new if listener not in each.told]
             for each in found:
-                each.is_told = True
+                each.told.add(listener)
             return [each.error for each in found]

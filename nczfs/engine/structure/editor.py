@@ -61,7 +61,7 @@ class Editor:
 
     Changes are visible at once through the same `Dataset`; others see them after `sync`. Every
     method may be called from any thread. A dataset may have any number of editors; each has its
-    own `sync` tell what was refused since it was made, or since its last one.
+    own `sync` tell once what was refused since it was made.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Editor:
         self._dataset = dataset
         self._separator = separator
         self._names = dataset.edits.names
-        self._since = dataset.edits.refusals.number
+        self._listener = dataset.edits.refusals.listener()
 
     def create_root(self) -> None:
         """Make the root group."""
@@ -424,10 +424,7 @@ class Editor:
         ----------
         asked : the paths of these nodes; none: all nodes.
         """
-        try:
-            self._dataset.store(asked or None, self._since)
-        finally:
-            self._since = self._dataset.edits.refusals.number
+        self._dataset.store(asked or None, self._listener)
 
     @contextmanager
     def _holding_node(self, path: str) -> Iterator[str]:

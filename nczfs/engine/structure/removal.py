@@ -280,7 +280,7 @@ def _empty_copy(dataset: Dataset, form: ConsolidatedForm) -> None:
 
 def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: str | None) -> None:
     """Take names out of the list of a group, and store it and everything that must come before."""
-    edits, since = dataset.edits, dataset.edits.refusals.number
+    edits, listener = dataset.edits, dataset.edits.refusals.listener()
     known = [c for c in edits.changes_of(group) if isinstance(c, MemberChange) and c.name in names]
     changes = [RemoveMember(name) for name in names]
     for change in changes:
@@ -288,7 +288,7 @@ def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: 
     failures = edits.flush(
         dataset.node, lambda p: leaving is None or not is_within(p, leaving), lengths={}
     )
-    refused = edits.refusals.told([group], since)  # another thread may have stored the list
+    refused = edits.refusals.told([group], listener)  # another thread may have stored the list
     if refused and not {*names}.isdisjoint(_listed(dataset, group) or ()):
         failures.setdefault(group, refused[-1])
     if group in failures:

@@ -11,6 +11,7 @@ from nczfs import metrics
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import AttributeChange, DeleteAttribute, check_same_array
 from nczfs.engine.metadata.hierarchy import LoadedNode
+from nczfs.engine.metadata.refusedchanges import Listener
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.structure.attributechanges import change_as_seen, settings, takings
 from nczfs.engine.values.fillvalues import FILL_VALUE
@@ -428,9 +429,10 @@ def _change(
 ) -> None:
     """Change attributes by what they are, and store that. See `change_as_seen`."""
     editing.editor(dataset)  # which has the lease then
-    since = dataset.edits.refusals.number
+    before = dataset.edits.refusals.listener().since
     change_as_seen(dataset, node, make)
-    node.follow(lambda path: dataset.store((path,), since))
+    # Each attempt listens anew: what one heard before a rename has reached nobody.
+    node.follow(lambda path: dataset.store((path,), Listener(before)))
 
 
 def attribute_file_name(attribute: Attribute) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -114,6 +114,27 @@ def test_so_are_attributes_of_one_node(metadata_format: str) -> None:
 
 
 @pytest.mark.parametrize("metadata_format", FORMATS)
+def test_a_sync_of_one_node_leaves_the_refusal_of_another_to_its_own_sync(
+    metadata_format: str,
+) -> None:
+    _, memory = begun(metadata_format)
+
+    def refuse(operation: str, key: str) -> None:
+        if operation == "write" and key.startswith("b/"):
+            raise AccessDenied(key)
+
+    with open_zmap(Faulty(memory, before_call=refuse), "r+") as root:
+        mine = editor_of(root)
+        mine.create_group("a")
+        mine.create_group("b")
+        with suppress(AccessDenied):
+            mine.sync("a")
+        with pytest.raises(AccessDenied, match="b/"):
+            mine.sync("b")
+        mine.sync("b")
+
+
+@pytest.mark.parametrize("metadata_format", FORMATS)
 def test_a_removal_that_stores_a_refused_creation_leaves_it_to_the_next_sync(
     metadata_format: str,
 ) -> None:
@@ -160,24 +181,26 @@ def test_nothing_is_removed_whose_name_another_thread_could_not_take_from_the_li
 
 def test_everyone_who_asks_for_a_node_is_told_and_of_all_others_one() -> None:
     refusals = RefusedChanges()
-    before = refusals.number
+    first, second, anyone = (refusals.listener() for _ in range(3))
     one, other = AccessDenied("one"), NoSpace("other")
     refusals.note("a", one)
-    between = refusals.number
+    late = refusals.listener()
     refusals.note("b", other)
-    assert refusals.told({"a"}, before) == [one]
-    assert refusals.told({"a"}, before) == [one]
-    assert refusals.told({"a"}, between) == []
-    assert refusals.told(None, before) == [other]
-    assert refusals.told(None, before) == []
-    assert refusals.told({"a", "b"}, before) == [one, other]
+    assert refusals.told({"a"}, first) == [one]
+    assert refusals.told({"a"}, first) == []
+    assert refusals.told({"a"}, late) == []
+    assert refusals.told(None, anyone) == [other]
+    assert refusals.told(None, anyone) == []
+    assert refusals.told({"a", "b"}, first) == [other]
+    assert refusals.told({"a", "b"}, second) == [one, other]
+    assert refusals.told({"a", "b"}, anyone) == []
 
 
 def test_very_many_are_not_kept() -> None:
     refusals = RefusedChanges()
     for number in range(REFUSALS_MAX + 2):
         refusals.note(str(number), AccessDenied(str(number)))
-    assert len(refusals.told(None, 0)) == REFUSALS_MAX
+    assert len(refusals.told(None, refusals.listener())) == REFUSALS_MAX
 
 
 def test_lost_values_are_told_rather_than_a_failure_of_the_same_sync() -> None:
