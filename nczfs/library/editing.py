@@ -13,7 +13,8 @@ from nczfs.engine.retrying import told_first
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import NczfsError, StoreError
 from nczfs.formats.base import FormatOptions
-from nczfs.formats.names import parent_of
+from nczfs.formats.names import below
+from nczfs.formats.naming import checked_name
 from nczfs.formats.registry import new_format
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import Prefix
@@ -55,11 +56,11 @@ class Editing:
         editor.create_root()
         editor.sync()
 
-    def create_group(self, dataset: Dataset, path: str) -> None:
-        """Make a group in a dataset."""
-        editor = self.editor(dataset)
-        editor.create_group(path)
-        editor.sync(path, parent_of(path))
+    def create_group(self, dataset: Dataset, above: str, name: str) -> None:
+        """Make a group in a group. Raises NoSuchNode: that is not there any more."""
+        editor, path = self.editor(dataset), below(above, checked_name(name))
+        editor.add_group(path, ())
+        editor.sync(path, above)
 
     def store(
         self, dataset: Dataset, variables: Sequence[Variable], arrays: Sequence[StoredArray]

@@ -291,7 +291,9 @@ class TreeFileSystem(FileSystem):
         directory, text = self._place(parent, name)
         exclusive = bool(flags & os.O_EXCL)
         with self.kernel.changing((directory, text)):
-            node, file = self._node_of(directory).create(text, mode, exclusive=exclusive)
+            node, file = self._change_in(
+                directory, lambda d: d.create(text, mode, exclusive=exclusive)
+            )
             file.appending = bool(flags & os.O_APPEND)
             if flags & os.O_TRUNC:
                 file.truncate(0)
@@ -307,7 +309,7 @@ class TreeFileSystem(FileSystem):
     ) -> NodeAttributes:
         directory, text = self._place(parent, name)
         with self.kernel.changing((directory, text)):
-            node = self._node_of(directory).mkdir(text, mode)
+            node = self._change_in(directory, lambda d: d.mkdir(text, mode))
         inode = self.inodes.number(directory, text, node)
         self.inodes.remember(inode.ino)
         self._give(inode, owner)

@@ -17,14 +17,13 @@ from nczfs.errors import (
     DirectoryNotEmpty,
     IsADirectory,
     NczfsError,
-    NoSuchNode,
     NoSuchPath,
     NotADirectory,
     NotPermitted,
     PathError,
     PathExists,
 )
-from nczfs.formats.names import below
+from nczfs.formats.names import below, parent_of
 from nczfs.library.resolved import At, Broken, Plain, Resolved
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.vfs.base import AttributeChanges
@@ -84,6 +83,10 @@ class PrefixDirectory(Directory):
         if self._dataset is None:
             return self.tree.resolve_root(self.prefix, wanted)
         return self.tree.known.resolve(self._dataset, self._path)
+
+    def _resolve_shown(self) -> Resolved:
+        """Return what this prefix is now. Raises NoSuchPath: a rename has moved it."""
+        return self.resolve()
 
     def stat(self) -> NodeStat:
         return self.listing_stat()
@@ -146,13 +149,13 @@ class PrefixDirectory(Directory):
 
     def mkdir(self, name: str, mode: int) -> Directory:
         """Make a group in a group; anywhere else a new dataset."""
-        arrivals, known = self.tree.arrivals, self.resolve()
+        arrivals, known = self.tree.arrivals, self._resolve_shown()
         if arrivals is None:
             return self._make(name, known)
         with arrivals.making.inside(lambda: keys.join(self.prefix, name)):
-            resolved = self.resolve()
+            resolved = self._resolve_shown()
             if isinstance(known, At) and not isinstance(resolved, At):
-                raise NoSuchPath(f"{name}: its group was renamed or removed")
+                raise NoSuchPath(f"{name}: its group was removed")
             return self._make(name, resolved)
 
     def _make(self, name: str, resolved: Resolved) -> Directory:
@@ -179,7 +182,7 @@ class PrefixDirectory(Directory):
             name = self._shown_as(name)
         prefix = Prefix(keys.parse_key(keys.join(self.prefix, name)))
         if isinstance(resolved, At):
-            editing.create_group(resolved.dataset, below(resolved.path, name))
+            editing.create_group(resolved.dataset, resolved.path, name)
         else:
             editing.create_root(prefix)
             self.tree.known.made(prefix)
@@ -190,7 +193,7 @@ class PrefixDirectory(Directory):
 
     def create(self, name: str, mode: int, *, exclusive: bool) -> tuple[File, OpenFile]:
         """Make a file that a copy of a dataset needs, or in an empty group one to be imported."""
-        incoming = self._incoming(self.resolve())
+        incoming = self._incoming(self._resolve_shown())
         if incoming is None:
             raise self.refusal(name)
         try:
@@ -288,9 +291,7 @@ class PrefixDirectory(Directory):
     def has_members(self) -> bool:
         """Return whether groups, variables or other prefixes are in this directory."""
         resolved = self.resolve()
-        if isinstance(resolved, Broken):
-            return False
-        if isinstance(resolved, At) and resolved.is_variable:
+        if isinstance(resolved, Broken) or (isinstance(resolved, At) and resolved.is_variable):
             return False
         return next(self._members(resolved), None) is not None
 
@@ -310,18 +311,8 @@ class PrefixDirectory(Directory):
             removing.node(self._dataset, self._path)
         elif isinstance(resolved, Broken):
             raise NotPermitted(f"{self._name}: is not a readable dataset; see objects/")
-        elif not self.tree.metadata.has_keys(self.prefix):
-            removing.hidden.forget(self.prefix)
-        elif isinstance(above, At):
-            # Only what an interrupted removal left.
-            try:
-                removing.node(above.dataset, f"{above.path}/{self._name}".lstrip("/"))
-            except NoSuchNode as error:
-                raise DirectoryNotEmpty(str(error)) from error
         else:
-            raise DirectoryNotEmpty(
-                f"{self._name}: holds something that is not a dataset; see objects/"
-            )
+            removing.left(self.prefix, above)
 
     def sync(self) -> None:
         resolved = self.resolve()
@@ -497,3 +488,12 @@ class MemberDirectory(PrefixDirectory):
         if not isinstance(resolved, Plain):
             return resolved
         return self.tree.resolve_root(self.prefix, wanted)
+
+    def _resolve_shown(self) -> Resolved:
+        resolved = self.resolve()
+        if isinstance(resolved, Plain) and self._dataset is not None:
+            above, _, name = self.prefix.rpartition("/")
+            path = parent_of(self._path)
+            group = MemberDirectory(self.tree, Prefix(above), "", self._dataset, path)
+            group._child(name, group.resolve())
+        return resolved

@@ -10,8 +10,17 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.opennode import OpenNode
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import ForeignObjects, NczfsError, NotPermitted, NotWritable, Unsupported
-from nczfs.formats.names import parent_of
+from nczfs.errors import (
+    DirectoryNotEmpty,
+    ForeignObjects,
+    NczfsError,
+    NoSuchNode,
+    NotPermitted,
+    NotWritable,
+    Unsupported,
+)
+from nczfs.formats.names import below, parent_of
+from nczfs.library.resolved import At, Resolved
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.vfs.datasets.hiding import Hidden
 from nczfs.zmap.keys import Prefix
@@ -81,6 +90,28 @@ class Removing:
         self._removed_node(dataset, path)
         if path:
             self.hidden.lose(dataset.prefix(parent_of(path)))
+
+    def left(self, prefix: Prefix, above: Resolved) -> None:
+        """Remove a directory that is no node: without keys, or what an interrupted removal left.
+
+        Parameters
+        ----------
+        above : what its parent directory is.
+
+        Raises
+        ------
+        DirectoryNotEmpty : it holds something else. StoreError.
+        """
+        name = prefix.rpartition("/")[2]
+        if not self._metadata.has_keys(prefix):
+            self.hidden.forget(prefix)
+            return
+        if not isinstance(above, At):
+            raise DirectoryNotEmpty(f"{name}: holds something that is not a dataset; see objects/")
+        try:
+            self.node(above.dataset, below(above.path, name))
+        except NoSuchNode as error:
+            raise DirectoryNotEmpty(str(error)) from error
 
     def hollow(self, dataset: Dataset, path: str) -> bool:
         """Remove a group if it holds nothing at all. Returns whether it did."""

@@ -226,12 +226,12 @@ def test_a_group_and_what_is_in_it_are_renamed_at_the_same_time(
 @pytest.mark.parametrize(
     ("change", "owner", "step"),
     [
-        ("rename", _Renaming, "commit"),
-        ("rename", Editor, "rename"),
-        ("rename", InodeTable, "renamed"),
-        ("rmdir", _Renaming, "commit"),
-        ("rmdir", Editor, "rename"),
-        ("rmdir", InodeTable, "renamed"),
+        *(
+            (change, owner, step)
+            for change in ("rename", "rmdir", "mkdir", "create")
+            for owner, step in ((Editor, "rename"), (InodeTable, "renamed"))
+        ),
+        *((change, _Renaming, "commit") for change in ("rename", "rmdir", "mkdir")),
     ],
 )
 def test_a_directory_is_changed_in_while_its_own_rename_is_done_and_its_inode_has_not_moved(
@@ -244,10 +244,18 @@ def test_a_directory_is_changed_in_while_its_own_rename_is_done_and_its_inode_ha
 ) -> None:
     """SEMANTICS W32."""
     group = find(fs, f"{ROOT}/g").ino
-    mkdir(fs, f"{ROOT}/g/inner")
+    inner = mkdir(fs, f"{ROOT}/g/inner").ino
+
+    def described() -> None:
+        handle = fs.create(inner, b"inner.cdl", os.O_WRONLY, 0o644)[0].handle
+        fs.write(handle, 0, b'netcdf inner {\n:title = "t" ;\n}\n')
+        close(fs, handle)
+
     changes: dict[str, Callable[[], object]] = {
         "rename": lambda: fs.rename(group, b"v", group, b"w", replace=False),
         "rmdir": lambda: fs.rmdir(group, b"inner"),
+        "mkdir": lambda: fs.mkdir(group, b"made", 0o755),
+        "create": described,
     }
     with ThreadPoolExecutor() as pool:
         others: list[Future[object]] = []
@@ -262,6 +270,9 @@ def test_a_directory_is_changed_in_while_its_own_rename_is_done_and_its_inode_ha
         others[0].result()
     assert exists(fs, f"{ROOT}/new/w/values.raw") == (change == "rename")
     assert exists(fs, f"{ROOT}/new/inner") == (change != "rmdir")
+    assert exists(fs, f"{ROOT}/new/made") == (change == "mkdir")
+    if change == "create":
+        assert attributes_of(url, "new/inner") == {"title": "t"}
     assert values_of(url, "new/w" if change == "rename" else "new/v") == VALUES.tolist()
 
 
