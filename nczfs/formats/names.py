@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from nczfs.formats.problems import Problems
 from nczfs.messages import shown
@@ -86,3 +87,8 @@ def parent_of(path: str) -> str:
 def below(path: str, name: str) -> str:
     """Return the path, or key, of a name below a path."""
     return f"{path}/{name}" if path else name
+
+
+def members_among(paths: Iterable[str], group: str) -> list[str]:
+    """Return the names of those of some paths that are right below a group."""
+    return [path.rpartition("/")[2] for path in paths if path and parent_of(path) == group]

@@ -47,7 +47,7 @@ from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import until_stored
 from nczfs.errors import Conflict, NczfsError, ObjectExists
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.names import parent_of
+from nczfs.formats.names import members_among
 from nczfs.model.hierarchy import Dimension, Variable
 from nczfs.zmap.base import Version
 from nczfs.zmap.keys import Prefix, is_within, join, moved
@@ -167,10 +167,9 @@ class Edits:
                 node = known[1]
         return node if node is None else with_dimensions(node, self._dimensions)
 
-    def created_below(self, path: str) -> list[str]:
-        """Return the names of new nodes right below a group that are not in the store yet."""
-        new = [p for p, changes in list(self._changes.items()) if ("node",) in changes]
-        return [p.rpartition("/")[2] for p in new if p and parent_of(p) == path]
+    def created(self) -> list[str]:
+        """Return the paths of new nodes that are not in the store yet."""
+        return [path for path, changes in list(self._changes.items()) if ("node",) in changes]
 
     def flush(
         self,
@@ -376,7 +375,7 @@ class Edits:
             self._withdrawn.note(self._at(path), lost, reason)
             self.refusals.note(path, reason)
             self._metadata.ask_again(join(self._root, key) for key in self.format.keys(path))
-            new = self.created_below(path)
+            new = members_among(self.created(), path)
             for member in unfound_members(path, lost, new, self.format, self.documents()):
                 failures[member] = reason
                 self._refuse(member, without_node(self.changes_of(member), reason), failures)

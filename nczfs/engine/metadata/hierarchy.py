@@ -25,7 +25,7 @@ from nczfs.errors import (
     TooManyNodes,
 )
 from nczfs.formats.base import FormatOptions, MetadataFormat, Node
-from nczfs.formats.names import parent_of
+from nczfs.formats.names import members_among, parent_of
 from nczfs.model.hierarchy import Attribute, Dimension, Group, GroupHeader, Variable
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
@@ -180,7 +180,7 @@ class Hierarchy:
             return [*(node.arrays or ()), *(node.groups or ())]
         prefix = self.prefix(path)
         look = self._metadata.possible_names if are_loaded else self._metadata.prefix_names
-        return sorted({*look(prefix), *self.edits.created_below(path)})
+        return sorted({*look(prefix), *members_among(self.edits.created(), path)})
 
     def has_member(self, path: str, name: str) -> bool:
         """Return whether a node may have a member of that name, without requesting the member."""
@@ -351,7 +351,7 @@ class Hierarchy:
         if documented is None or header.arrays is not None or header.groups is not None:
             return self.names(path, are_loaded=True)
         listed = self._metadata.known_names(self.prefix(path))
-        return sorted({*documented, *listed, *self.edits.created_below(path)})
+        return sorted({*documented, *listed, *members_among(self.edits.created(), path)})
 
     def stale(self) -> list[str]:
         """Return the keys for which the consolidated copy differs, if single documents are read."""

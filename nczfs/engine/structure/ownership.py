@@ -113,7 +113,7 @@ def owned(
     keys: Sequence[Key],
     names: DocumentNames | None = None,
     *,
-    is_array: bool = False,
+    arrays: Collection[Prefix] = (),
     may_be_array: Callable[[str], bool] = lambda _: True,
     is_unit: Callable[[str, str], bool] = lambda _place, _name: False,
 ) -> Owned:
@@ -124,15 +124,14 @@ def owned(
     keys : all of them, in any order.
     names : of the documents of the dataset; those of other formats belong to it where they lie
         beside one. None: there is no dataset, or not yet.
-    is_array : chunks may lie at the prefix itself, although its document is gone.
+    arrays : where chunks may lie, although a document is gone, or not there yet.
     may_be_array : whether the node at a prefix is an array, if the name of its document may be that
         of a group, too.
     is_unit : whether the array at a prefix, or one that depends on it, has chunks in an object of a
         name that most arrays do not have.
     """
     places = _Places(keys, names, may_be_array, is_unit)
-    if is_array:
-        places.arrays.add(prefix)
+    places.arrays.update(arrays)
     nodes: list[Key] = []
     rest: list[Key] = []
     foreign: list[Key] = []
@@ -158,7 +157,9 @@ def is_group_at(dataset: Dataset, path: str) -> bool | None:
     return None if loaded is None else isinstance(loaded.node, GroupHeader)
 
 
-def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool = False) -> Owned:
+def owned_by(
+    dataset: Dataset, path: str, keys: Sequence[Key], arrays: Collection[Prefix] = ()
+) -> Owned:
     """Sort the keys at and below a node of a dataset, as `owned` does."""
 
     def may_be_array(place: str) -> bool:
@@ -177,7 +178,7 @@ def owned_by(dataset: Dataset, path: str, keys: Sequence[Key], *, is_array: bool
         dataset.prefix(path),
         keys,
         dataset.format.names,
-        is_array=is_array,
+        arrays=arrays,
         may_be_array=may_be_array,
         is_unit=is_unit,
     )

@@ -80,11 +80,9 @@ def planned(dataset: Dataset, path: str) -> Removal:
     NoSuchNode : nothing of a group or variable is there. StoreError.
     """
     is_group = is_group_at(dataset, path)
-    if is_group is not None:
-        return _removal(dataset, path, is_group=is_group)
-    keys = _keys(dataset, path)
-    _check_left(dataset, path, keys)
-    return _in_order(owned_by(dataset, path, keys, is_array=True), None)
+    if is_group is None:
+        _check_left(dataset, path, _keys(dataset, path))
+    return _removal(dataset, path, _unstored(dataset, path, is_group), is_group=is_group)
 
 
 def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
@@ -118,7 +116,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
         check_no_foreign(dataset.url(path), dataset.prefix(path), planned(dataset, path).foreign)
     elif is_group is None:
         planned(dataset, path)
-    count = 0
+    count, unstored = 0, _unstored(dataset, path, is_group)
     refused: NczfsError | None = None
     with dataset.copy.leaving(path) if path else nullcontext():
         if path:
@@ -127,7 +125,7 @@ def remove(dataset: Dataset, path: str, *, force: bool = False) -> int:
             count = _take_all_out(dataset)
         dataset.removed(path)
         # Listed again, now that nothing is on its way to the store any more.
-        removal = _removal(dataset, path, is_group=is_group)
+        removal = _removal(dataset, path, unstored, is_group=is_group)
         try:
             _delete(dataset, path, removal, is_group=bool(is_group))
         except NczfsError as error:
@@ -148,7 +146,7 @@ def delete_keys(dataset: Dataset, path: str, keys: Iterable[Key], *, is_group: b
     keys : of the objects; foreign ones go with the chunks.
     is_group : whether the node is, or was, a group.
     """
-    found = owned_by(dataset, path, [*keys], is_array=not is_group)
+    found = owned_by(dataset, path, [*keys], () if is_group else (dataset.prefix(path),))
     removal = _in_order(found, _group_key(dataset, path) if is_group else None)
     removal = replace(removal, rest=(*removal.rest, *removal.foreign))
     _delete(dataset, path, removal, is_group=is_group)
@@ -201,9 +199,21 @@ def hollow_below(dataset: Dataset, path: str) -> list[str] | None:
     return found
 
 
-def _removal(dataset: Dataset, path: str, *, is_group: bool | None) -> Removal:
+def _unstored(dataset: Dataset, path: str, is_group: bool | None) -> list[Prefix]:
+    """Return where chunks may lie that no document in the store explains.
+
+    A document is gone if a removal was interrupted, and to come if a variable is new.
+    """
+    new = [each for each in dataset.edits.created() if is_within(each, path)]
+    arrays = [each for each in new if is_group_at(dataset, each) is False]
+    return [dataset.prefix(each) for each in (*arrays, *([path] if is_group is None else ()))]
+
+
+def _removal(
+    dataset: Dataset, path: str, unstored: Collection[Prefix], *, is_group: bool | None
+) -> Removal:
     """Return what is removed with a node, as the store has it now."""
-    found = owned_by(dataset, path, _keys(dataset, path), is_array=is_group is None)
+    found = owned_by(dataset, path, _keys(dataset, path), unstored)
     return _in_order(found, _group_key(dataset, path) if is_group else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.madeonce import made_once
+from tests.support.waiting import until
 
 FORMATS = ("nczarr-L1", "nczarr-L2U", "nczarr-L2l", "nczarr-L3", "zarr2")
 CHANGES = frozenset({"write", "delete", "list"})
@@ -148,6 +150,27 @@ def test_what_was_never_stored_is_dropped() -> None:
     with open_zmap(zmap) as root:
         assert root["g"].attrs["title"] == "other"
         assert list(root.groups) == ["g"]
+
+
+@pytest.mark.parametrize("removed", ["new", "new/n", "new/deep"])
+@pytest.mark.parametrize("format", [*FORMATS, "zarr3"])
+def test_chunks_that_are_stored_go_with_a_variable_that_is_not(format: str, removed: str) -> None:
+    zmap = MemoryZMap()
+
+    def chunks_below(path: str) -> list[str]:
+        return [key for key in keys_of(zmap) if key.startswith(f"{path}/")]
+
+    with open_zmap(zmap, "w", format=format) as root:
+        root.create_dimension("x", 4)
+        deep = root.create_group("new/deep")
+        root.sync()
+        for group, name in ((root.groups["new"], "n"), (deep, "m")):
+            group.create_variable(name, ("x",), "<f4", VALUES, chunks=(2,))
+            until(partial(lambda path: len(chunks_below(path)) == 2, f"{group.path[1:]}/{name}"))
+        del root[removed]
+        assert chunks_below(removed) == []
+    with open_zmap(zmap) as root:
+        assert [*root.groups] == ([] if removed == "new" else ["new"])
 
 
 def test_the_root_is_removed_by_the_editor_alone() -> None:
