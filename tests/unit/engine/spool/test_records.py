@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nczfs.engine.spool import records
-from nczfs.engine.spool.records import RecordFile, is_followed, packed, read_log
+from nczfs.engine.spool.records import FileData, RecordFile, is_followed, packed, read_log
 from nczfs.engine.spool.space import Spool
-from nczfs.errors import NoSpace, Unavailable
+from nczfs.errors import NoSpace, SpoolError, Unavailable
 
 RECORDS: list[tuple[dict[str, object], bytes]] = [
     ({"n": 1}, b""),
@@ -93,6 +93,55 @@ def test_a_record_that_the_disk_took_a_part_of_is_taken_back(
     assert spool.bytes_used == used == log.path.stat().st_size
     log.append([packed({"n": 5})])
     assert [document["n"] for document, _ in read(log.path)] == [1, 2, 3, 5]
+
+
+def test_nothing_is_added_behind_a_part_that_the_disk_keeps(
+    log: RecordFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writev = os.writev
+    left = [5]
+
+    def half(fd: int, parts: Sequence[memoryview]) -> int:
+        if not left:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return writev(fd, [parts[0][: left.pop()]])
+
+    def unable(_fd: int, _size: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", half)
+        patched.setattr(os, "ftruncate", unable)
+        with pytest.raises(Unavailable):
+            log.append([packed({"n": 4})])
+    with pytest.raises(Unavailable, match="nothing can be added"):
+        log.append([packed({"n": 5})])
+    assert read(log.path) == RECORDS
+    log.clear()
+    log.append([packed({"n": 6})])
+    assert read(log.path) == [({"n": 6}, b"")]
+
+
+def test_many_bytes_are_mapped_instead_of_being_copied(
+    log: RecordFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_BLOCK", 16)
+    assert read(log.path) == RECORDS
+    mapped = [isinstance(each.data.read("bytes"), np.memmap) for each in read_log(log.path)]
+    assert mapped == [False, False, True]
+    (*_, last) = read_log(log.path)
+    with pytest.raises(ValueError, match="read-only"):
+        last.data.read("bytes")[0] = 1
+
+
+def test_bytes_of_which_a_part_is_gone_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    data = FileData(path, 10, 20, None)
+    path.write_bytes(bytes(30))
+    data.check("bytes")
+    path.write_bytes(bytes(29))
+    with pytest.raises(SpoolError, match="damaged: another program has shortened it"):
+        data.check("bytes")
 
 
 @pytest.mark.parametrize("block", [1 << 20, 64, 5])
