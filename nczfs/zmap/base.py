@@ -191,7 +191,6 @@ class Features:
     lists_all : the results of `list` and `search` are complete; those of web servers may not be.
     markers : a directory can exist without keys: `ZMap.mark`.
     dates_objects : the `mtime_ns` of a `Stat` is that of the object, not that of an archive.
-    time_step_ns : times of objects are multiples of it: one is stored up to that much later.
     lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
     gathers_writes : only `flush` shows others the writes since the last one, all of them together.
     exchanges : what can be replaced in one step: `ZMap.aside`.
@@ -213,7 +212,6 @@ class Features:
     name_bytes_max: int | None = None
     lists_all: bool = True
     dates_objects: bool = True
-    time_step_ns: int = 1
     gathers_writes: bool = False
     exchanges: Exchanges = Exchanges.NOTHING
 

@@ -142,7 +142,7 @@ def _put(
 
 
 def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
-    """Return whether an object is surely not newer than what was written. Reads it, if it was sent.
+    """Return whether an object is not newer than what was written. Reads it, if it was sent.
 
     Parameters
     ----------
@@ -152,8 +152,7 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
         return not basis.versions or ABSENT in basis.versions
     if stat.version in basis.versions:
         return True
-    step_ns = zmap.features.time_step_ns
-    if stat.stored_ns is not None and stat.stored_ns + step_ns <= basis.written_ns:
+    if stat.stored_ns is not None and stat.stored_ns < basis.written_ns:
         return True
     return any(each.is_in(zmap, stat) for each in basis.sent)
 
@@ -215,8 +214,6 @@ def _newer(
         since = "another client has removed the chunk since"
     elif stat.stored_ns is None:
         since = "another client may have stored the chunk since"
-    elif stat.stored_ns < written.basis.written_ns:
-        since = "the chunk was stored in the same second, perhaps since"
     else:
         since = f"the chunk was stored since, at {time_text(stat.stored_ns)}"
     return SpoolError(

@@ -45,7 +45,6 @@ MD5_BYTES_MAX = {"auto": 1 << 18, "yes": OBJECT_BYTES_MAX, "no": -1}
 """MD5 takes 1.8 ms of a processor for a MiB, twice as much as the rest of reading an object."""
 
 _FEATURES = Features(
-    time_step_ns=1_000_000_000,
     conditional_writes=False,
     near=False,
     server_copies=True,

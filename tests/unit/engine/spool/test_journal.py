@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,7 +29,6 @@ from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.renaming import _Renaming
 from nczfs.engine.writing.dirty import DirtyChunk
-from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.saving import Saver
 from nczfs.errors import AccessDenied, NoSpace, OutOfDescriptors, SpoolError, Unavailable
 from nczfs.library.opening import open_zmap
@@ -43,7 +41,6 @@ from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.url import parse_url
 from tests.conftest import ExpectedWarnings
 from tests.support.killed import Kept, copied, left_by, recovered
-from tests.support.wholeseconds import SECOND_NS, WholeSeconds
 
 FIELD = np.arange(24, dtype="<i4").reshape(4, 6)
 CHUNKS = (2, 3)
@@ -154,33 +151,6 @@ def test_what_was_written_is_put_back_over_what_others_wrote_before(
     ]
     np.testing.assert_array_equal(stored(memory), wanted)
     assert list(left.iterdir()) == []
-
-
-def test_what_others_stored_in_the_second_of_a_write_is_not_taken_for_older(
-    tmp_path: Path, spool: Spool
-) -> None:
-    """SEMANTICS W51: where the times of a store have whole seconds."""
-    memory = WholeSeconds()
-    with open_zmap(Kept(memory), "w") as root:
-        root.create_variable("v", (4, 6), "i4", FIELD, chunks=CHUNKS)
-    mount = Mount(memory, spool)
-    with mock.patch.object(DirtyMap, "known_version", return_value=None):
-        mount.write((0, 0), [[-1]])
-    with open_zmap(Kept(memory), "r+") as root:
-        root.variables["v"][0, 0] = 77
-    left = left_by(spool.directory.parent, tmp_path / "killed")
-    older = left_by(left, tmp_path / "older")
-    with pytest.raises(SpoolError, match=r"the first at \[0, 0\]: the store has 77, the spool -1"):
-        recovered(left, memory)
-    assert stored(memory)[0, 0] == 77
-    for key, found in memory._objects.items():
-        assert found.stat.mtime_ns is not None
-        stat = found.stat._replace(mtime_ns=found.stat.mtime_ns - 2 * SECOND_NS)
-        memory._objects[key] = replace(found, stat=stat)
-    assert recovered(older, memory) == ["v[0:1, 0:1]"]
-    assert stored(memory)[0, 0] == -1
-    mount.engine.writeback.drop(mount.array().stored, lambda _: False)
-    mount.engine.close()
 
 
 def test_what_was_sent_without_an_answer_is_no_other_clients(

@@ -9,7 +9,6 @@ from nczfs.engine.spool.overlay import Written, differs, may_replace
 from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Key
 from nczfs.zmap.memory import MemoryZMap
-from tests.support.wholeseconds import SECOND_NS, WholeSeconds
 
 KEY = Key("v/0")
 
@@ -54,16 +53,6 @@ def test_an_object_may_be_replaced_that_is_not_newer_than_what_was_written() -> 
     assert may_replace(zmap, timeless, Basis(before, (Version("0"), stat.version)))
     assert may_replace(zmap, timeless, Basis(before, sent=(sent([b"there"]),)))
     assert not may_replace(zmap, timeless, Basis(before, sent=(sent([b"other"]),)))
-
-
-def test_an_object_may_be_newer_than_what_was_written_in_the_second_of_its_time() -> None:
-    zmap = WholeSeconds()
-    zmap.write(KEY, b"there")
-    stat = zmap.stat(KEY)
-    assert stat.stored_ns is not None
-    later_ns = (0, 1, SECOND_NS - 1, SECOND_NS)
-    may = [may_replace(zmap, stat, Basis(stat.stored_ns + each)) for each in later_ns]
-    assert may == [False, False, False, True]
 
 
 def test_what_was_removed_is_written_anew_where_nothing_was_or_nothing_is_known() -> None:
