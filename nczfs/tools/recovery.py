@@ -23,11 +23,12 @@ from nczfs.engine.spool.objects import KeptObject, put_together
 from nczfs.engine.spool.overlay import Written, overlay
 from nczfs.engine.spool.renames import UnfinishedRename
 from nczfs.engine.structure.editor import Editor
+from nczfs.engine.structure.renaming import has_mark, is_listed, is_renamed
 from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, SpoolError, StoreError
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, join, parse_prefix
+from nczfs.zmap.keys import Prefix, after_rename, join, parse_prefix
 from nczfs.zmap.securing import secure
 from nczfs.zmap.url import StoreUrl
 
@@ -198,7 +199,7 @@ class Store:
         entry = found.whole
         assert isinstance(entry, KeptChunk)
         details = entry.details
-        dataset, variable = self._variable(entry.key)
+        dataset, variable = self._variable(self._place(entry))
         source = dataset.array(variable).source
         array = source.array
         if len(array.shape) != len(details.index) or not details.is_like(
@@ -211,7 +212,7 @@ class Store:
         flags, values = entry.flags(), None
         if flags.any():
             values = entry.values(array.dtype.native, dataset.array(variable).writer())
-        taken = None if force else self._taken(found.home, dataset, variable)
+        taken = None if force else self._taken(found.home, entry.key, dataset, variable)
         if taken is not None:
             stop = _stop_of(flags, details)
             if stop > taken:
@@ -227,13 +228,12 @@ class Store:
             return array_now, None
         return array_now, Written(details.index, flags, values, entry.basis, entry.done_by)
 
-    def _taken(self, home: Home, dataset: Dataset, variable: Variable) -> int | None:
+    def _taken(self, home: Home, key: str, dataset: Dataset, variable: Variable) -> int | None:
         """Return the first record of a mount whose place another client has taken; None: none.
 
         That is claimed, as by a mount that appends. That its records have it is noted before they
         are put there, and the array is as long as that needs.
         """
-        key = dataset.prefix(variable.path)
         place = home.directory, key
         if place not in self._places:
             appended, taken = home.appended(key), None
@@ -244,6 +244,32 @@ class Store:
                     taken = appended[0]
             self._places[place] = taken
         return self._places[place]
+
+    def _place(self, entry: KeptChunk) -> str:
+        """Return the prefix of the array of an entry. Raises SpoolError: it is not certain."""
+        if entry.renaming is None:
+            return entry.key
+        prefix, goal = entry.renaming
+        if not is_renamed(self._zmap, prefix, goal, self._is_found):
+            return entry.key
+        if self._is_found(prefix) and not has_mark(self._zmap, prefix):
+            raise SpoolError(
+                f"{prefix}: was being renamed to {goal} when the mount was killed, and now there "
+                "is something under both names; --export DIR gives you the values"
+            )
+        return after_rename(entry.key, prefix, goal)
+
+    def _is_found(self, place: str) -> bool:
+        """Return whether readers find a node at a prefix, in a dataset that begins above it."""
+        words = place.split("/")
+        for count in range(len(words)):
+            dataset = self._dataset(Prefix("/".join(words[:count])))
+            if dataset is not None:
+                path = "/".join(words[count:])
+                with contextlib.suppress(NoSuchNode, MetadataError):
+                    dataset.node(path)
+                    return is_listed(dataset, path) is not False
+        return False
 
     def _variable(self, key: str) -> tuple[Dataset, Variable]:
         """Return the array at a prefix, in the topmost dataset that has it."""

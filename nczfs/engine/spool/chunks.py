@@ -37,6 +37,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
+from nczfs.zmap.keys import Prefix, after_rename
 
 log = logging.getLogger(__name__)
 
@@ -296,6 +297,7 @@ class KeptChunk(SpoolEntry):
     pieces : in the order in which they were written.
     done_by : objects that were sent to the store with all of it: nothing is left to put back where
         it has one of them.
+    renaming : a prefix that was being renamed, with the array, and the new one; None: none was.
     """
 
     kind: ClassVar[str] = "chunk"
@@ -304,6 +306,7 @@ class KeptChunk(SpoolEntry):
     basis: Basis
     pieces: tuple[WrittenPart | RetractedPart, ...]
     done_by: tuple[Sent, ...] = ()
+    renaming: tuple[Prefix, Prefix] | None = None
 
     @classmethod
     def parsed(cls, path: Path, records: list[Record]) -> KeptChunk:
@@ -374,6 +377,12 @@ class KeptChunk(SpoolEntry):
 
     def describe(self) -> str:
         """As of an entry."""
+        what = self._describe_elements()
+        if self.renaming is None:
+            return what
+        return f"{what}; was being renamed to {after_rename(self.key, *self.renaming)}"
+
+    def _describe_elements(self) -> str:
         details, flags = self.details, self.flags()
         count = int(flags.sum())
         if not count:

@@ -27,7 +27,7 @@ from nczfs.engine.spool.space import quoted
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, MetadataError, SpoolError
 from nczfs.model.boxes import Box, whole
-from nczfs.zmap.keys import Prefix, after_rename, parse_prefix
+from nczfs.zmap.keys import Prefix, after_rename, is_within, parse_prefix
 
 _SENSELESS: Final = (KeyError, TypeError, ValueError, OverflowError, BadKey, MetadataError)
 _Place = tuple[str, tuple[int, ...]]
@@ -96,6 +96,7 @@ class LogContents:
     staged : by the name of the file.
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
+    renaming : nodes whose rename may have ended or not: their prefixes, and the new ones.
     placed : arrays whose appended records all have a certain place since then.
     problems : why not all of a file could be understood; what follows there is not known.
     is_whole : whether there are any, and they were read to their ends.
@@ -108,6 +109,7 @@ class LogContents:
         self.staged: dict[str, Staged] = {}
         self.chunks: dict[_Place, Logged] = {}
         self.grown: dict[str, ChunkDetails] = {}
+        self.renaming: dict[Prefix, Prefix] = {}
         self.placed: set[str] = set()
         self.problems: dict[Path, str] = {}
         self.is_whole = bool(paths)
@@ -125,6 +127,13 @@ class LogContents:
     def basis(self, key: str, unit: UnitIndex) -> Basis:
         """Return what the chunks of a unit are based on."""
         return self._bases.get((key, unit)) or Basis(int(self.written_at * 1e9))
+
+    def completed(self, entry: KeptChunk) -> KeptChunk:
+        """Return an entry with what the log says of its array."""
+        if entry.key in self.placed:
+            entry = entry.placed()
+        begun = (each for each in self.renaming.items() if is_within(entry.key, each[0]))
+        return replace(entry, renaming=next(begun, None))
 
     def _read(self, path: Path) -> None:
         self._numbers.clear()
@@ -179,6 +188,12 @@ class LogContents:
                 self.placed.add(str(document["key"]))
             case "settled":
                 self.grown.pop(str(document["key"]), None)
+            case "renaming":
+                self.renaming[parse_prefix(str(document["from"]))] = parse_prefix(
+                    str(document["to"])
+                )
+            case "stays":
+                self.renaming.pop(parse_prefix(str(document["from"])), None)
             case "moved":
                 self._move(parse_prefix(str(document["from"])), parse_prefix(str(document["to"])))
             case "file":
@@ -197,6 +212,7 @@ class LogContents:
         def new(key: str) -> Prefix:
             return after_rename(key, prefix, goal)
 
+        self.renaming.pop(prefix, None)
         self.chunks = {(new(key), index): each for (key, index), each in self.chunks.items()}
         self._bases = {(new(key), unit): each for (key, unit), each in self._bases.items()}
         self.grown = {new(key): each for key, each in self.grown.items()}

@@ -256,15 +256,14 @@ class Home:
                     self._add(name, path, None, str(error))
             else:
                 if isinstance(entry, KeptChunk):
-                    chunks.append(entry.placed() if entry.key in contents.placed else entry)
+                    chunks.append(contents.completed(entry))
                 else:
                     self._add(name, path, entry)
         chunks.sort(key=lambda each: each.saved_at)
         saved = {each.files[0]: each for each in chunks}
         if not self.in_use:
             for name, entry in chunks_of(contents, saved, self.url):
-                found = entry.placed() if entry.key in contents.placed else entry
-                self._add(name, self.directory / name, found)
+                self._add(name, self.directory / name, contents.completed(entry))
             self._look_at_rest(files, contents, has_journal)
         for path, entry in saved.items():
             self._add(path.name, path, entry)

@@ -45,6 +45,7 @@ class Journal:
         self._known: dict[_Place, tuple[ArrayDescription, int, int]] = {}
         self._dirty: dict[_Place, set[ChunkIndex]] = {}  # by unit
         self._growing: dict[Prefix, _Growth] = {}
+        self._renaming: set[Prefix] = set()
 
     def wrote(
         self,
@@ -133,6 +134,24 @@ class Journal:
             self.log.hold(VALUES, self._records)
 
     @contextmanager
+    def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[None]:
+        """Note that a node is being renamed, with the block. Never raises.
+
+        What is unsaved there stays, unless `moving` is called within the block.
+        """
+        renaming = {"is": "renaming", "from": prefix, "to": goal}
+        with self.log.lock:
+            self._renaming.add(prefix)
+            self.log.note(renaming)
+            self.log.hold(_held_by(prefix), lambda: [packed(renaming)])
+        try:
+            yield
+        finally:
+            with self.log.lock:
+                if prefix in self._renaming:
+                    self._renamed(prefix, {"is": "stays", "from": prefix})
+
+    @contextmanager
     def moving(self, prefix: Prefix, goal: Prefix) -> Iterator[None]:
         """Move what is unsaved at or below a prefix to another one, with the block. Never raises.
 
@@ -144,10 +163,7 @@ class Journal:
 
         with self.log.lock:
             yield
-            if any(
-                is_within(key, prefix) for key in (*(k for k, _ in self._dirty), *self._growing)
-            ):
-                self.log.note({"is": "moved", "from": prefix, "to": goal})
+            self._renamed(prefix, {"is": "moved", "from": prefix, "to": goal})
             self._known = {at: e for at, e in self._known.items() if not is_within(at[0], prefix)}
             self._dirty = {(new(key), unit): each for (key, unit), each in self._dirty.items()}
             self._growing = {new(key): each for key, each in self._growing.items()}
@@ -166,6 +182,12 @@ class Journal:
                 del self._growing[prefix]
             self._settle([{"is": "settled", "key": p} for p in known], is_clean=is_clean)
 
+    def _renamed(self, prefix: Prefix, document: dict[str, Any]) -> None:
+        """Note how a rename has ended, unless the log is empty with it."""
+        self._renaming.discard(prefix)
+        if not self.log.release(_held_by(prefix)):
+            self.log.note(document)
+
     def _settle(self, void: list[dict[str, Any]], *, is_clean: bool) -> None:
         """Note in the log what is void: everything, if nothing is held any more."""
         if is_clean and not any(each.is_pending() for each in self._growing.values()):
@@ -180,6 +202,11 @@ class Journal:
 
     def _records(self) -> list[Packed]:
         return [packed(_grown(prefix, each.array)) for prefix, each in self._growing.items()]
+
+
+def _held_by(prefix: Prefix) -> str:
+    """Return what a rename is called in the log; no staged file has a name with a slash."""
+    return f"renaming/{prefix}"
 
 
 def _chunk(number: int, io: ChunkStore, index: ChunkIndex) -> dict[str, Any]:

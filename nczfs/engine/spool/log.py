@@ -8,7 +8,10 @@ It is a sequence of files, ``log.N``, of records:
 * ``wrote``: the elements of a box of a chunk; the first one has the time.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
+* ``renaming``: what is at or below a prefix is being renamed; as long as nothing else is said of
+  it, the store tells where it is.
 * ``moved``: arrays at or below a prefix are at another one; what stands before it is of these.
+* ``stays``: they are where they were.
 * ``placed``: the appended records of an array have their place, says who puts them back.
 * ``file``: what a staged file is to become; it replaces all earlier records of the file.
 * ``filled``, ``cut``, ``sending``: what has happened to a staged file since, as `Staged` has it.

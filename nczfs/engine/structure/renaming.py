@@ -18,7 +18,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 from nczfs.engine.dataset import Dataset
@@ -106,7 +106,7 @@ def _rename(dataset: Dataset, path: str, goal: str) -> None:
     names = dataset.edits.names
     with names.held(path, goal):
         renaming.check()
-    with ExitStack() as closed:
+    with _noted(dataset, path, goal), ExitStack() as closed:
         try:
             renaming.put_marks()
             renaming.store()
@@ -127,6 +127,14 @@ def _rename(dataset: Dataset, path: str, goal: str) -> None:
             raise
         narrow(renaming.prefix)  # an object that is stored there now would be removed, too
         renaming.finish()
+
+
+def _noted(dataset: Dataset, path: str, goal: str) -> AbstractContextManager[None]:
+    """Have the journal, if there is one, say during the block that a node is being renamed."""
+    journal = dataset.engine.journal
+    if journal is None:
+        return nullcontext()
+    return journal.renaming(dataset.prefix(path), dataset.prefix(goal))
 
 
 @frozen
@@ -151,6 +159,34 @@ def read_mark(zmap: ZMap, key: Key) -> RenamingMark:
     except (ValueError, AttributeError, RecursionError):
         return RenamingMark()
     return RenamingMark(*(name if is_name(name) else None for name in names))
+
+
+def is_renamed(zmap: ZMap, place: str, goal: str, is_found: Callable[[str], bool]) -> bool:
+    """Return whether a node whose rename was interrupted has its new name. Raises StoreError.
+
+    Parameters
+    ----------
+    place, goal : prefixes; the old one has a mark.
+    is_found : whether readers find a node at a prefix.
+    """
+    return is_found(goal) and (not is_found(place) or not has_mark(zmap, goal))
+
+
+def is_listed(dataset: Dataset, path: str) -> bool | None:
+    """Return whether its group lists a node; None: groups have no lists. Raises NoSuchNode."""
+    group = dataset.node(parent_of(path))
+    if not isinstance(group, GroupHeader) or (group.arrays is None and group.groups is None):
+        return None
+    return _name(path) in (*(group.arrays or ()), *(group.groups or ()))
+
+
+def has_mark(zmap: ZMap, place: str) -> bool:
+    """Return whether a prefix has the key `RENAMING`. Raises StoreError."""
+    try:
+        zmap.stat(join(place, RENAMING))
+    except NoSuchObject:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -205,11 +241,7 @@ class _Renaming:
     def check_still_there(self) -> None:
         """Raise unless the node is there, and its group lists nothing under its new name."""
         self.dataset.node(self.path)
-        group = self.dataset.node(self.above)
-        if isinstance(group, GroupHeader) and _name(self.goal) in (
-            *(group.arrays or ()),
-            *(group.groups or ()),
-        ):
+        if is_listed(self.dataset, self.goal):
             raise self._is_taken()
 
     def _is_taken(self) -> NameTaken:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nczfs.engine.chunks.base import UnitIndex
 from nczfs.engine.structure.ownership import RENAMING
-from nczfs.engine.structure.renaming import read_mark
+from nczfs.engine.structure.renaming import is_renamed, read_mark
 from nczfs.errors import NoSuchObject
 from nczfs.formats.documentnames import DocumentNames
 from nczfs.formats.names import parent_of
@@ -74,10 +74,7 @@ class KeySorter:
         mark, path = read_mark(self._zmap, key), f"/{place}"
         if mark.goes_to is not None:
             goal = join(parent_of(place), mark.goes_to)
-            is_over = self._is_found(goal) and (
-                not self._is_found(place) or not self._exists(join(goal, RENAMING))
-            )
-            if is_over:
+            if is_renamed(self._zmap, place, goal, self._is_found):
                 why = f"was renamed to {mark.goes_to!r}, and not all of it was removed"
                 return Finding(
                     FindingKind.RENAME, path, "", f"{why}; `nczfs rm -r` removes the rest"
