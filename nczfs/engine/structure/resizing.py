@@ -31,7 +31,12 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
     for variable, axis in shrunk:
         _check_codecs(variable, axis, size)
+    for variable, _ in shrunk:
+        _confirm(dataset, variable)
     with _shortened(dataset, shrunk, size):
+        # Before the length: whatever fails or is killed, no object stays beyond a stored end.
+        for variable, axis in shrunk:
+            _delete_beyond(dataset, variable, axis, size)
         for variable, axis in shrunk:
             _blank(dataset, variable, axis, size)
         edits = dataset.edits
@@ -44,12 +49,8 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
         edits.add_together(changes)
         if not dataset.format.declares:
             edits.declare(replace(dimension, size=size))
-    for variable, axis in shrunk:
-        _drop_units_beyond(dataset, variable, axis, size)
     if shrunk:
         dataset.store()
-    for variable, axis in shrunk:
-        _delete_units_beyond(dataset, variable, axis, size)
 
 
 def unstored(dataset: Dataset, variable: Variable) -> Iterator[NodeChange]:
@@ -123,6 +124,13 @@ def _check_codecs(variable: Variable, axis: int, size: int) -> None:
         raise NotWritable(f"/{variable.path}: {why}")
 
 
+def _confirm(dataset: Dataset, variable: Variable) -> None:
+    """Ask the store whether the objects of a variable are its own, which are to be deleted."""
+    confirm = dataset.array(variable).permitted().writer().confirm
+    confirm.doubt()
+    confirm()
+
+
 def _blank(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
     """Write fill to the elements beyond the new end in objects that stay."""
     array, box = dataset.array(variable).permitted(), _beyond(variable, axis, size)
@@ -140,16 +148,16 @@ def _beyond(variable: Variable, axis: int, size: int) -> Box:
     )
 
 
-def _drop_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
-    """Forget what was written to objects that go."""
-    array, first = dataset.array(variable), variable.array.units.cuts[axis].count(size)
-    unit = array.source.unit
-    dataset.engine.writeback.drop(array.stored, lambda each: unit(each[1])[axis] < first)
+def _delete_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    """Delete the objects that go, and forget what was written to them.
 
-
-def _delete_units_beyond(dataset: Dataset, variable: Variable, axis: int, size: int) -> None:
+    If that fails, some may be gone.
+    """
     first = variable.array.units.cuts[axis].count(size)
     array = dataset.array(variable).permitted()
+    unit = array.source.unit
+    # What is on its way to the store arrives before the deletion.
+    dataset.engine.writeback.drop(array.stored, lambda each: unit(each[1])[axis] < first)
     try:
         array.writer().delete(lambda unit: unit[axis] >= first)
     finally:

@@ -1,7 +1,8 @@
-"""Arrays that are made shorter while others write to them."""
+"""Arrays that are made shorter while others write to them, and by a store that fails."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
@@ -11,12 +12,16 @@ import numpy as np
 import pytest
 
 from nczfs.engine.arrays.array import Array
-from nczfs.errors import StructureChanged
+from nczfs.errors import AccessDenied, StoreError, StructureChanged, Unavailable
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.library.variable import Variable
 from nczfs.model.boxes import Box
+from nczfs.testing.faults import OPERATIONS, Fault, Faulty
+from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import ROOT
+from nczfs.zmap.memory import MemoryZMap
+from tests.support.counted import CountedStore
 from tests.support.gated import GatedZMap
 from tests.support.stopping import Work
 
@@ -123,6 +128,26 @@ def test_a_write_that_begins_before_an_array_is_made_shorter_is_judged_by_its_ne
     assert regrown(dataset, store) == [0, 1, 2, 3, 4, *[FILL] * 5]
 
 
+def test_a_chunk_that_goes_is_deleted_after_its_last_write_has_arrived(
+    dataset: OpenDataset, store: GatedZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dirty = dataset.engine_dataset.engine.writeback._dirty
+    wait_until_landed, is_waiting = dirty.wait_until_landed, Event()
+
+    def wait(units: Any) -> None:
+        is_waiting.set()
+        wait_until_landed(units)
+
+    put(array_of(dataset), 8, [80, 90])
+    with beside(store, "write", key_of(store, 2), dataset.sync):
+        monkeypatch.setattr(dirty, "wait_until_landed", wait)
+        shortening = Work(lambda: dataset.resize_dimension("t", 5))
+        assert is_waiting.wait(60)
+    shortening.end()
+    assert not [each.key for each in store.list(ROOT) if each.key.endswith("/2")]
+    assert regrown(dataset, store) == [0, 1, 2, 3, 4, *[FILL] * 5]
+
+
 def test_what_was_written_beyond_the_end_of_a_shorter_array_does_not_come_back(
     dataset: OpenDataset, store: GatedZMap
 ) -> None:
@@ -149,3 +174,114 @@ def test_an_array_that_is_long_again_is_written_as_before(
     put(array, 4, [40, 50, 60, 70])
     put(array_of(dataset), 8, [80])
     assert regrown(dataset, store) == [0, 1, 2, 3, 40, 50, 60, 70, 80, FILL]
+
+
+SHORT, LONG = 6, 20
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "nczarr": {},
+    "zarr2": {},
+    "zarr3": {},
+    "zarr3 in shards": {"shards": (2 * CHUNK,)},
+}
+
+
+def long_dataset(zmap: ZMap, layout: str) -> OpenDataset:
+    """Two variables of one unlimited dimension, all stored."""
+    dataset = open_zmap(zmap, "w", format=layout.partition(" ")[0])
+    dataset.create_dimension("t", None)
+    for name in ("v", "w"):
+        variable = dataset.create_variable(
+            name, ("t",), "i4", chunks=(CHUNK,), fillvalue=FILL, **LAYOUTS[layout]
+        )
+        variable[0:LONG] = range(LONG)
+    dataset.sync()
+    return dataset
+
+
+def copy_of(zmap: ZMap) -> MemoryZMap:
+    """A store with the same objects, as a kill leaves them."""
+    copied = MemoryZMap()
+    for stat in zmap.list(ROOT):
+        copied.write(stat.key, bytes(zmap.read(stat.key).data))
+    return copied
+
+
+def check_nothing_comes_back(dataset: OpenDataset) -> None:
+    """Make variables longer, if they are short: their values are then fill, in the store, too."""
+    before = {name: each.shape[0] for name, each in dataset.variables.items()}
+    assert set(before.values()) <= {SHORT, LONG}
+    dataset.resize_dimension("t", LONG)
+    dataset.sync()
+    for name, length in before.items():
+        values = dataset.variables[name][...].tolist()
+        assert values[:SHORT] == [*range(SHORT)]
+        assert values[length:] == [FILL] * (LONG - length)
+        assert all(each in {index, FILL} for index, each in enumerate(values))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("error", [Unavailable, AccessDenied])
+@pytest.mark.parametrize("is_after", [False, True], ids=["undone", "done"])
+@pytest.mark.parametrize("operations", [OPERATIONS, {"write"}, {"delete"}], ids=["", "w", "d"])
+def test_what_is_cut_off_does_not_come_back_wherever_the_store_begins_to_fail(
+    layout: str, error: type[StoreError], operations: set[str], *, is_after: bool
+) -> None:
+    """SEMANTICS W107."""
+    for call in itertools.count():
+        memory = MemoryZMap()
+        faulty = Faulty(memory)
+        fault = Fault(call, error, is_after, frozenset(operations), repeats=1 << 30)
+        with long_dataset(faulty, layout) as dataset:
+            faulty.arm(fault)
+            try:
+                dataset.resize_dimension("t", SHORT)
+            except error:
+                assert faulty.fired
+            is_done = not faulty.fired
+            faulty.arm()
+            with open_zmap(copy_of(memory), "r+") as killed:
+                check_nothing_comes_back(killed)
+            dataset.sync()
+            with open_zmap(copy_of(memory), "r+") as other:
+                assert other.variables["v"].shape == variable_of(dataset).shape
+                check_nothing_comes_back(other)
+            check_nothing_comes_back(dataset)
+            dataset.resize_dimension("t", SHORT)
+            assert variable_of(dataset).shape == (SHORT,)
+            check_nothing_comes_back(dataset)
+        if is_done:
+            assert call
+            return
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_changes_if_the_store_lets_nobody_delete(layout: str) -> None:
+    memory = MemoryZMap()
+    faulty = Faulty(memory)
+    with long_dataset(faulty, layout) as dataset:
+        before = {stat.key: stat.version for stat in memory.list(ROOT)}
+        faulty.arm(Fault(0, AccessDenied, operations=frozenset({"delete"}), repeats=1 << 30))
+        with pytest.raises(AccessDenied):
+            dataset.resize_dimension("t", SHORT)
+        dataset.sync()
+        assert variable_of(dataset)[...].tolist() == [*range(LONG)]
+        assert {stat.key: stat.version for stat in memory.list(ROOT)} == before
+        faulty.arm()
+        variable_of(dataset)[LONG - 1 :] = [70, 80]
+        dataset.sync()
+        assert variable_of(dataset)[...].tolist() == [*range(LONG - 1), 70, 80]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_variable_that_another_client_has_put_in_its_place_keeps_its_values(layout: str) -> None:
+    memory = CountedStore(near=False)  # of which documents are believed for a while
+    with long_dataset(memory, layout) as dataset:
+        assert variable_of(dataset)[...].tolist() == [*range(LONG)]
+        with open_zmap(memory, "r+") as other:
+            other.editor.remove("v")
+            new = other.create_variable("v", ("t",), "i2", chunks=(LONG // 4,))
+            new[...] = range(LONG)
+        before = {stat.key: stat.version for stat in memory.list(ROOT)}
+        with pytest.raises(StructureChanged):
+            dataset.resize_dimension("t", SHORT)
+        assert {stat.key: stat.version for stat in memory.list(ROOT)} == before
