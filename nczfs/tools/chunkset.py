@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from math import prod
 from typing import Any, TypeAlias
@@ -20,7 +21,9 @@ _GATHERED = 1 << 12  # chunks of a box that are looked up one by one, wherever t
 
 
 class ChunkSet:
-    """A set of chunks of a grid, to which chunks are only added. For use by one thread.
+    """A set of chunks of a grid, to which chunks are only added.
+
+    One thread may add to it at a time, and when it has, any number of threads may look.
 
     It takes one bit for each chunk of the grid, or, if that would exceed 64 MiB, eight bytes for
     each chunk in the set.
@@ -40,6 +43,7 @@ class ChunkSet:
         self._dtype = np.dtype(np.uint64 if self._total < 1 << 64 else object)
         self._numbers: Numbers = np.empty(0, self._dtype)
         self._new: list[int] = []
+        self._lock = threading.Lock()  # guards all of them while `_new` is put away
 
     def add(self, chunk: ChunkIndex) -> None:
         """Add a chunk of the grid."""
@@ -148,13 +152,14 @@ class ChunkSet:
     def _put_away(self) -> None:
         if not self._new:
             return
-        block: Numbers = np.array(self._new, self._dtype)
-        self._new.clear()
-        if self._bits is None:
-            self._numbers = np.union1d(self._numbers, block)
-            return
-        masks = np.uint8(1) << (block & np.uint64(7)).astype(np.uint8)
-        np.bitwise_or.at(self._bits, block >> np.uint64(3), masks)
+        with self._lock:
+            block: Numbers = np.array(self._new, self._dtype)
+            if self._bits is None:
+                self._numbers = np.union1d(self._numbers, block)
+            else:
+                masks = np.uint8(1) << (block & np.uint64(7)).astype(np.uint8)
+                np.bitwise_or.at(self._bits, block >> np.uint64(3), masks)
+            self._new.clear()  # last: who finds nothing new looks at the rest at once
 
     def _in_order(self) -> Iterator[int]:
         for numbers in self._between(0, self._total):

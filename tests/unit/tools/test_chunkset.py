@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import islice, product
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +29,27 @@ def cases(draw: st.DrawFn) -> Case:
     start = tuple(draw(st.integers(0, n)) for n in counts)
     stop = tuple(draw(st.integers(a, n)) for a, n in zip(start, counts, strict=True))
     return grid, added, Box(start, stop)
+
+
+def test_two_threads_that_look_first_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunkset, "BITMAP_BYTES_MAX", 0)
+    found = ChunkSet(RegularGrid((30,), (3,)))
+    found.add((4,))
+    has_come, may_go, union = threading.Event(), threading.Event(), np.union1d
+
+    def stopped(*given: Any) -> Any:
+        has_come.set()
+        assert may_go.wait(60)
+        return union(*given)
+
+    monkeypatch.setattr(np, "union1d", stopped)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(found.__contains__, (4,))
+        assert has_come.wait(60)
+        second = pool.submit(found.__contains__, (4,))
+        wait([second], 0.2)  # unless it waits
+        may_go.set()
+        assert (first.result(), second.result()) == (True, True)
 
 
 @given(
