@@ -149,9 +149,9 @@ class PrefixDirectory(Directory):
 
     def mkdir(self, name: str, mode: int) -> Directory:
         """Make a group in a group; anywhere else a new dataset."""
-        arrivals, known = self.tree.arrivals, self._resolve_shown()
+        arrivals, known = self.tree.arrivals, self.resolve()
         if arrivals is None:
-            return self._make(name, known)
+            return self._make(name, self._resolve_shown())
         with arrivals.making.inside(lambda: keys.join(self.prefix, name)):
             resolved = self._resolve_shown()
             if isinstance(known, At) and not isinstance(resolved, At):
