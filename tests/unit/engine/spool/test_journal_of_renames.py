@@ -120,6 +120,22 @@ def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mount], None]:
     return begin
 
 
+def kill_before_the_record(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch, last: Callable[[], None] = lambda: None
+) -> None:
+    """Rename v in a mount that is killed after the last request, before the journal says so."""
+
+    def killed(dataset: Dataset, path: str, goal: str) -> Any:
+        last()
+        mount.kill()
+        raise Killed
+
+    monkeypatch.setattr(Dataset, "moved", killed)
+    with suppress(Killed):
+        Editor(mount.dataset, ".").rename("v", NEW)
+    monkeypatch.undo()
+
+
 def first_values(zmap: ZMap) -> dict[str, int]:
     """The first value of each variable, as readers find them."""
     with open_zmap(Kept(zmap)) as root:
@@ -202,18 +218,13 @@ def test_an_entry_that_is_saved_during_a_rename_follows_it(
     zmap, directory = make("nczarr-L3")
     mount = Mount(zmap, directory, "v")
 
-    def killed(dataset: Dataset, path: str, goal: str) -> Any:
+    def save() -> None:
         for chunk in mount.engine.writeback._dirty.chunks.values():
             mount.engine.writeback._saver.save(chunk)
         assert list(mount.spool.directory.glob(f"*{SUFFIX}"))
-        mount.kill()
-        raise Killed
 
     writing(mount)
-    monkeypatch.setattr(Dataset, "moved", killed)
-    with suppress(Killed):
-        Editor(mount.dataset, ".").rename("v", NEW)
-    monkeypatch.undo()
+    kill_before_the_record(mount, monkeypatch, save)
     assert mount.left is not None
     assert recovered(mount.left, zmap) == ["v[0:1, 0:1]; was being renamed to x"]
     assert first_values(zmap) == {NEW: -1, "w": 0, "g/v": 0}
@@ -228,15 +239,8 @@ def test_where_both_names_are_taken_since_it_is_kept(
     zmap, directory = make("zarr2")
     mount = Mount(zmap, directory, "v")
 
-    def killed(dataset: Dataset, path: str, goal: str) -> Any:
-        mount.kill()
-        raise Killed
-
     writing(mount)
-    monkeypatch.setattr(Dataset, "moved", killed)
-    with suppress(Killed):
-        Editor(mount.dataset, ".").rename("v", NEW)
-    monkeypatch.undo()
+    kill_before_the_record(mount, monkeypatch)
     zmap.delete(Key(f"v/{RENAMING}"))
     assert mount.left is not None
     with pytest.raises(
