@@ -4,8 +4,10 @@
 
 A variable of float32 in a directory, one map a chunk: the same chunks with another codec, and time
 series (rechunked). In one process, and then by workers of Dask that run already, and ones that
-`--workers` starts. Rechunker needs zarr 2: it is installed into an environment of its own,
-``.venv/programs/rechunker``. The last row is `verify --digest` beside decoding alone.
+`--workers` starts. A worker decodes, encodes and stores at the same time, so one alone takes more
+than one processor; workers with a processor each show how the work scales. Rechunker needs zarr 2:
+it is installed into an environment of its own, ``.venv/programs/rechunker``. The last row is
+`verify --digest` beside decoding alone.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import xarray as xr
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from numcodecs import Zlib, Zstd
 
 import nczfs
@@ -72,6 +74,12 @@ def main() -> None:
             with _cluster(1) as one, _cluster(2) as two:
                 measured(
                     f"{of}, {name}, two workers; peer: one",
+                    partial(_ours, source, target, whole, "--scheduler", one),
+                    partial(_ours, source, target, whole, "--scheduler", two),
+                )
+            with _cluster(1, bound=True) as one, _cluster(2, bound=True) as two:
+                measured(
+                    f"{of}, {name}, two workers with a processor each; peer: one",
                     partial(_ours, source, target, whole, "--scheduler", one),
                     partial(_ours, source, target, whole, "--scheduler", two),
                 )
@@ -118,8 +126,13 @@ def _words(source: Path, target: Path, chunks: tuple[int, ...]) -> list[str]:
 
 
 @contextmanager
-def _cluster(workers: int) -> Iterator[str]:
-    """Workers like those of `--workers`; yields the address of their scheduler."""
+def _cluster(workers: int, *, bound: bool = False) -> Iterator[str]:
+    """Workers like those of `--workers`; yields the address of their scheduler.
+
+    Parameters
+    ----------
+    bound : each runs on one processor alone.
+    """
     with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=workers,
         threads_per_worker=1,
@@ -127,7 +140,16 @@ def _cluster(workers: int) -> Iterator[str]:
         dashboard_address="127.0.0.1:0",
         silence_logs=50,
     ) as cluster:
+        if bound:
+            with Client(cluster) as client:  # type: ignore[no-untyped-call]
+                for number, worker in enumerate(client.scheduler_info()["workers"]):
+                    client.run(_bind, number, workers=[worker])
         yield cluster.scheduler_address
+
+
+def _bind(processor: int) -> None:
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {processor})
 
 
 class _Rechunker:
