@@ -33,7 +33,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(request: CommandLine) -> int:
-    """Mount the sample, say what to try, and stay until Ctrl-C or until it is unmounted."""
+    """Mount the sample, say what to try, and stay until a signal or until it is unmounted."""
     directory = request.arguments.mountpoint or os.path.expanduser("~/nczfs-demo")
     store = _copy_sample()
     made = _make(directory)
@@ -48,13 +48,16 @@ def run(request: CommandLine) -> int:
 
 
 def _show(store: Path, mountpoint: str, pid: int) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+            signal.signal(number, signal.default_int_handler)
     try:
         daemon = os.pidfd_open(pid)
         print(introduction(Path(mountpoint), store), flush=True)
         select.select([daemon], [], [])
     except KeyboardInterrupt:
-        print()
+        with suppress(OSError):  # the terminal may be gone
+            print(flush=True)
     finally:
         if mounting.find_mount(mountpoint) is not None:
             unmount(mountpoint)

@@ -247,10 +247,11 @@ def demo(mountpoint: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(60)
 
 
-def test_the_demo_ends_with_an_interrupt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_demo_ends_with_an_interrupt_or_its_terminal(number: int, tmp_path: Path) -> None:
     mountpoint = tmp_path / "made/by/demo"
     with demo(mountpoint) as process:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(60) == 0
     assert mounting.find_mount(str(mountpoint)) is None
     assert not mountpoint.exists()
