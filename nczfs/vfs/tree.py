@@ -20,6 +20,7 @@ from nczfs.engine.spool.space import Spool, Survives, check_spool_dir, default_s
 from nczfs.engine.stores import open_store
 from nczfs.errors import NamesUnknown, NoSuchPath, StoreError
 from nczfs.library.resolved import Plain
+from nczfs.messages import counted
 from nczfs.plaindata import frozen
 from nczfs.tools.recovery import left_of
 from nczfs.vfs.appearance import Appearance
@@ -405,10 +406,11 @@ def _tell_of_unsaved(spool_dir: Path, url: str) -> None:
         )
     if incomplete := len(left) - unsaved:
         log.info(
-            "%s: %d files were being written when an earlier mount was killed, and no write "
-            "to them was acknowledged: `nczfs recover --list` shows them, --discard removes them",
+            "%s: an earlier mount was killed while programs had %s open for writing; the store has "
+            "what fsync had acknowledged: `nczfs recover --list` shows what was written, --discard "
+            "removes it",
             url,
-            incomplete,
+            counted(incomplete, "file"),
         )
 
 

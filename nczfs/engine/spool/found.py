@@ -32,15 +32,15 @@ from nczfs.plaindata import frozen
 log = logging.getLogger(__name__)
 
 _SAID_BYTES_MAX: Final = 64 << 10
-_UNCLOSED: Final = "the program was killed before it closed the file"
+_UNCLOSED: Final = "the mount was killed before the file was closed"
 
 
 @frozen(kw_only=True)
 class Leftover(SpoolEntry):
     """A file that was being written when a mount without a journal was killed.
 
-    It is never put back. Nobody was promised its bytes: neither close nor fsync had answered for
-    all of them.
+    It is never put back. Where fsync had answered, the store has what was written until then, and
+    nobody was promised the rest. Which bytes these are is not known without a journal.
     """
 
     kind: ClassVar[str] = "incomplete file"
@@ -296,7 +296,7 @@ class Home:
                 problem = contents.problem or "it is incomplete"
                 self._add(name, path, None, f"{path}: the log does not say what it is: {problem}")
             else:
-                reason = f"{_UNCLOSED}, and no write was acknowledged"
+                reason = f"{_UNCLOSED}; the store has what fsync had acknowledged"
                 key = unquote(name.partition("-")[2], errors="surrogateescape")
                 named, size = heading(self.url, key, reason), path.stat().st_size
                 self._add(name, path, Leftover(**named, files=(path,), size=size))

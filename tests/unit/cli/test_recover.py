@@ -359,8 +359,8 @@ def test_what_nobody_was_promised_is_incomplete_and_can_be_exported_and_discarde
     for words in ([], ["--list"]):
         assert main.main(["recover", *spool_dir, *words]) == 0
         (line,) = lines(capsys)
-        assert f": {place.url} sub/ä: 7 bytes; the program was killed before" in line
-        assert line.endswith("no write was acknowledged: incomplete")
+        assert f": {place.url} sub/ä: 7 bytes; the mount was killed before" in line
+        assert line.endswith("; the store has what fsync had acknowledged: incomplete")
     assert main.main(["recover", *spool_dir, "--export", str(tmp_path / "out")]) == 0
     assert Path(lines(capsys)[0].rpartition("written to ")[2]).read_bytes() == b"half of"
     name = line.partition(": ")[0]

@@ -362,7 +362,7 @@ def test_a_log_that_makes_no_sense_leaves_the_file_to_whoever_looks_at_it(
     with log.open("ab") as file:
         file.write(b"".join(packed({"is": "cut", "size": "?"})))
     assert all(found.entry is None for found in recovery.entries(left))
-    with pytest.raises(SpoolError, match="killed before it closed the file"):
+    with pytest.raises(SpoolError, match="killed before the file was closed"):
         recovery.entries(left)[0].describe()
 
 
@@ -417,9 +417,10 @@ def test_a_mount_says_what_a_killed_one_without_a_journal_left(
     fs = mounted(survives=Survives.NOTHING)
     handle = open_file(fs, "objects/old")
     fs.write(handle, 0, b"one")
+    fs.fsync(handle, data_only=False)
     mounted(spool_dir=killed())
     (message,) = caplog.messages
-    assert "1 files were being written when an earlier mount was killed" in message
+    assert "killed while programs had 1 file open for writing; the store has what" in message
     close(fs, handle)
 
 
