@@ -88,20 +88,38 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
     Raises
     ------
     UsageError : no nczfs is mounted there.
-    MountError : the mount is in use, or the daemon did not end in time.
+    MountError : the mount is in use, or the daemon did not end in time; or another user has mounted
+        it, whom alone the daemon tells what could not be stored.
     """
     path = mounting.resolve(mountpoint)
     entry = mounting.find_mount(path)
     if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
         raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
     # Of a lazy unmount the daemon, which may hang, is not asked; it ends later.
-    daemon = None if lazy else _daemon(path)
+    try:
+        daemon = None if lazy else _daemon(path)
+    except PermissionError as error:
+        raise _unmounted_blindly(path) from error
     if daemon is None:
         mounting.unmount(path, lazy=True)
         return Ending()
     with daemon:
         mounting.unmount(path)
         return daemon.wait(path, timeout_s)
+
+
+def _unmounted_blindly(path: str) -> MountError:
+    """Unmount what another user has mounted. Returns what is not known then.
+
+    Raises
+    ------
+    MountError : it is in use, or this user may not unmount it.
+    """
+    mounting.unmount(path)
+    return MountError(
+        f"{path}: is unmounted, but another user had mounted it, so it is not known here whether"
+        " everything could be stored; that user's `nczfs recover --list` shows what is kept"
+    )
 
 
 @frozen
@@ -156,11 +174,18 @@ class Daemon:
 
 
 def _daemon(path: str) -> Daemon | None:
-    """Return the daemon of a mount; None: it is dead, or not on this machine."""
+    """Return the daemon of a mount; None: it is dead, or not on this machine.
+
+    Raises
+    ------
+    PermissionError : another user has mounted it, for nobody else.
+    """
     try:
         status = json.loads(Path(path, ".nczfs/status.json").read_bytes())
         pid, _ = int(status["pid"]), Path(status["spool"])
         descriptor = os.pidfd_open(pid)
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError):
         return None
     with suppress(OSError):

@@ -120,12 +120,12 @@ def prepare(mountpoint: str, *, allow_other: bool, allow_non_empty: bool = False
                 f" `fusermount3 -uz {path}`"
             )
         unmount(path, lazy=True)
-    _check_directory(path)
     entry = find_mount(path)
-    if entry is not None and entry.kind == FILE_SYSTEM_TYPE:
+    if entry is not None and entry.kind == FILE_SYSTEM_TYPE:  # perhaps another user's
         raise MountError(
             f"{path}: {entry.source} is already mounted there; `nczfs umount {path}` first"
         )
+    _check_directory(path)
     # Looking into an automount point would wait for the mount that is to be made here.
     if not allow_non_empty and (entry is None or entry.kind != "autofs"):
         _check_empty(path)
@@ -258,6 +258,11 @@ def _refused(path: str, reason: str) -> MountError:
         return MountError(
             f"{path}: in use; end what works there (`fuser -vm {path}` shows it), or"
             f" `nczfs umount --lazy {path}`"
+        )
+    if "not found in /etc/mtab" in reason and find_mount(path) is not None:
+        # fusermount3 looks only for mounts of its own user.
+        return MountError(
+            f"{path}: another user has mounted it; unmount it as that user, or as root"
         )
     return MountError(f"{path}: cannot be unmounted: {reason}")
 

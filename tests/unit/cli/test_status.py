@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nczfs.cli import umount
 from nczfs.cli.status import Waiting, status_lines, waiting_text
+from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 from nczfs.vfs.ending import EndNote
 from nczfs.vfs.unsaved import unsaved_text
@@ -166,3 +168,46 @@ def test_a_terminal_is_never_silent_for_more_than_ten_seconds(
         "in 10 s",
         "under way",
     ]
+
+
+@pytest.fixture
+def of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A directory where another user has mounted something."""
+    path = os.path.realpath(tmp_path)
+    entry = mounting.MountEntry(path, "0:1", mounting.FILE_SYSTEM_TYPE, "store")
+    monkeypatch.setattr(mounting, "mount_table", lambda: [entry])
+
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    return path
+
+
+def test_root_who_unmounts_for_another_user_hears_that_the_end_is_not_known(
+    of_another_user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS N6. A mount that is in use is refused, as it is to its own user."""
+    ended: list[tuple[str, bool]] = []
+    monkeypatch.setattr(mounting, "unmount", lambda path, *, lazy=False: ended.append((path, lazy)))
+    with pytest.raises(MountError, match="not known here whether everything could be stored"):
+        umount.unmount(of_another_user)
+    assert ended == [(of_another_user, False)]
+    umount.unmount(of_another_user, lazy=True)
+    assert ended[1:] == [(of_another_user, True)]
+
+
+def test_who_may_not_unmount_for_another_user_hears_who_may(
+    of_another_user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = f"fusermount3: entry for {of_another_user} not found in /etc/mtab\n"
+    refused = subprocess.CompletedProcess([], 1, "", reason)
+    monkeypatch.setattr(mounting, "may_mount", lambda: False)
+    monkeypatch.setattr(mounting, "check_fuse", lambda **_: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    for lazy in (False, True):
+        with pytest.raises(MountError, match="unmount it as that user, or as root"):
+            umount.unmount(of_another_user, lazy=lazy)
+    os.rmdir(of_another_user)  # stands for a directory that nobody else can look into
+    with pytest.raises(MountError, match="store is already mounted there"):
+        mounting.prepare(of_another_user, allow_other=False)
