@@ -367,6 +367,7 @@ class _Logged:
         self._send = send
         self._began = time.monotonic()
         self._bytes = 0
+        self._length: int | None = None  # as the head says
         self._is_complete = False
         self.status: int | None = None
 
@@ -374,11 +375,14 @@ class _Logged:
         """Pass a message on to the server."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            length = dict(message["headers"]).get(b"content-length")
+            self._length = int(length) if length is not None else None
             last = (_LAST,) if _has_body(self._scope) else ()
             message = {**message, "headers": [*message["headers"], *HEADERS, *last]}
         elif message["type"] == "http.response.body":
             self._bytes += len(message.get("body", b""))
-            self._is_complete = not message.get("more_body", False)
+            # A client that has all bytes may leave before the server says that there are no more.
+            self._is_complete = not message.get("more_body", False) or self._bytes == self._length
         await self._send(message)
 
     def done(self) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import numpy as np
 import pytest
 from siphon.cdmr.ncstream import read_ncstream_messages
@@ -177,6 +178,35 @@ def test_what_nobody_reads_any_more_is_not_made(service: Served) -> None:
         connection = service.connection()
         connection.request("GET", f"/{LARGE}")
         connection.getresponse().read(MIB)
+        connection.close()
+        ended.wait()
+
+
+def test_who_leaves_with_the_last_byte_has_a_complete_answer(store: Path) -> None:
+    """Most clients do, before the server has said that there are no more."""
+
+    def held_up(app: ASGIApp) -> ASGIApp:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            sent = 0
+
+            async def sending(message: Message) -> None:
+                nonlocal sent
+                await send(message)
+                sent += len(message.get("body", b""))
+                if sent == 8 * MIB:
+                    await anyio.sleep_forever()  # until the client has left
+
+            await app(scope, receive, sending)
+
+        return answer
+
+    with (
+        served(store, around=held_up) as service,
+        heard(r"values\.raw\S* 200, 8388608 bytes(?! \(not complete\))") as ended,
+    ):
+        connection = service.connection()
+        connection.request("GET", "/a.zarr/good/values.raw")
+        assert len(connection.getresponse().read()) == 8 * MIB
         connection.close()
         ended.wait()
 
