@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Final
 
 LENGTH_MAX: Final = 60
@@ -33,6 +36,17 @@ def size_text(size: int) -> str:
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
     text = f"{value:.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if digits else text}{unit}"
+
+
+def installing(extra: str) -> str:
+    """Return what installs an extra of nczfs where this nczfs is.
+
+    nczfs is not on PyPI, so only the pip of this Python finds it. The Debian package has no pip.
+    """
+    words = f"pip install {shlex.quote(f'nczfs[{extra}]')}"
+    if find_spec("pip") is None:
+        return f"{words}, where pip has installed nczfs; this one, of a package, cannot be extended"
+    return f"{shlex.quote(sys.executable)} -m {words}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -14,6 +14,7 @@ from nczfs.cli.sources import Settings
 from nczfs.cli.store import place, server_options, store_options
 from nczfs.errors import UsageError
 from nczfs.fuse.servicemanager import notify_service_manager
+from nczfs.messages import installing
 from nczfs.version import VERSION
 from nczfs.zmap.url import parse_url
 
@@ -34,8 +35,8 @@ def run(request: CommandLine) -> int:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"{error.name} is not installed; `pip install nczfs[serve]` installs what "
-            "`nczfs serve` needs"
+            f"{error.name} is not installed; `nczfs serve` needs the extra `serve`:"
+            f" {installing('serve')}"
         ) from error
     settings = request.settings
     logs.configure_foreground(settings)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.dataset import Dataset
 from nczfs.errors import UsageError
+from nczfs.messages import installing
 from nczfs.model.hierarchy import Variable
 from nczfs.pictures.limits import PREVIEW, PictureLimits
 
 if TYPE_CHECKING:
     from nczfs.pictures.scene import Drawable
-
-REMEDY: Final = "pictures need the extra `plot`: pip install 'nczfs[plot]'"
 
 PREVIEW_BYTES: Final = 256 << 10
 """The size of every preview: its pixels at one byte each, and room for the rest of the file."""
@@ -38,7 +37,7 @@ def is_available() -> bool:
 def require() -> None:
     """Raise UsageError, with the remedy, if the libraries that draw are not installed."""
     if not is_available():
-        raise UsageError(REMEDY)
+        raise UsageError(f"pictures need the extra `plot`: {installing('plot')}")
 
 
 def variable_picture(

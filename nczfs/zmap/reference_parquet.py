@@ -26,7 +26,7 @@ from nczfs.errors import (
     Unsupported,
     UsageError,
 )
-from nczfs.messages import size_text
+from nczfs.messages import installing, size_text
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Blob, ZMap
 from nczfs.zmap.documents import ParquetDocuments
@@ -359,7 +359,7 @@ def _pyarrow(where: str) -> Any:
         import pyarrow.parquet
     except ImportError as error:
         raise UsageError(
-            f"{where}: references in parquet need pyarrow: pip install 'nczfs[parquet]'"
+            f"{where}: references in parquet need pyarrow: {installing('parquet')}"
         ) from error
     return pyarrow
 

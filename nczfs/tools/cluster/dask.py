@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from nczfs.errors import ClusterLost, UsageError
+from nczfs.messages import installing
 from nczfs.tools.cluster import held
 from nczfs.tools.cluster.window import FutureResult, Outcome, attempted, outcomes
 from nczfs.tools.transfer.source import Notice
@@ -201,7 +202,7 @@ def _distributed() -> Any:
         import distributed
     except ImportError as error:
         raise UsageError(
-            f"{error.name} is not installed; `pip install nczfs[dask]` installs what clusters need"
+            f"{error.name} is not installed; clusters need the extra `dask`: {installing('dask')}"
         ) from error
     return distributed
 

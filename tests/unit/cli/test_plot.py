@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from PIL import Image
 
 import nczfs
+from nczfs import messages
 from nczfs.cli.main import main
 from nczfs.pictures import composing, picture
 from nczfs.pictures.limits import FULL
@@ -144,4 +146,9 @@ def test_without_the_library_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(picture, "find_spec", lambda name: None)
     assert main(["plot", f"{url}/t"]) == 2
-    assert "pip install 'nczfs[plot]'" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert f"{shlex.quote(sys.executable)} -m pip install 'nczfs[plot]'" in line
+    monkeypatch.setattr(messages, "find_spec", lambda name: None)  # as in the Debian package
+    assert main(["plot", f"{url}/t"]) == 2
+    line = capsys.readouterr().err
+    assert ": pip install 'nczfs[plot]', where pip has installed nczfs" in line
