@@ -134,6 +134,7 @@ class ReadAhead:
     Attributes
     ----------
     last_read : the time of the last read, by the monotonic clock.
+    is_closed : whether nothing more is read ahead.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class ReadAhead:
         self._order: type | None = None
         self._last: Forecast = None
         self._advancing = False
-        self._closed = False
+        self.is_closed = False
         self.last_read = 0.0
 
     def note(self, offset: int, size: int) -> None:
@@ -173,7 +174,7 @@ class ReadAhead:
             self._order = type(forecast)
             if self._windows or self._hinted:
                 self.drop()
-        if forecast is None or self._advancing or self._closed:
+        if forecast is None or self._advancing or self.is_closed:
             return
         if not self._wants(offset, forecast):
             return
@@ -242,7 +243,7 @@ class ReadAhead:
 
     def close(self) -> None:
         """Drop the windows; those under way are dropped when they are done."""
-        self._closed = True
+        self.is_closed = True
         self.drop()
 
     def _lead(self, offset: int, forecast: Forwards | Backwards, limit: int) -> tuple[int, int]:
@@ -348,7 +349,7 @@ class ReadAhead:
         window_bytes = self._options.window_bytes
         for number in numbers:
             with self._lock:
-                if self._closed or number in self._windows:
+                if self.is_closed or number in self._windows:
                     continue
                 if not self._all.budget.try_reserve(window_bytes):
                     return

@@ -240,10 +240,16 @@ class _AccountedPages(PageCache):
 class OpenView(OpenFile):
     """An open layout, which stays the same until the close.
 
+    `_lock` is held while what is read ahead is replaced, and while the file is closed.
+
     Parameters
     ----------
     fresh_since : chunks that were last confirmed before that time are confirmed again.
     store : stores everything that was written to the shown arrays.
+
+    Attributes
+    ----------
+    layout : what is open.
     """
 
     def __init__(
@@ -255,12 +261,13 @@ class OpenView(OpenFile):
         store: Callable[[], None],
     ) -> None:
         self._engine = engine
-        self._layout = layout
+        self.layout = layout
         self._access = access
         self._fresh_since = fresh_since
         self._store = store
         self._tally: Tally = access.tally
         self._pages: PageCache | None = None
+        self._lock = threading.Lock()
         self._looked_at = StoredArray.last_revision
         self._ahead_of = layout.revision
         self._ahead = self._new_ahead()
@@ -274,13 +281,13 @@ class OpenView(OpenFile):
         ahead.note(offset, size)
         found = ahead.if_ready(offset, size)
         if found is None:
-            found = read_if_cached(self._layout, offset, size, self._fresh_since)
+            found = read_if_cached(self.layout, offset, size, self._fresh_since)
         if found is not None:
             self._access.answered(offset, len(found))
         return found
 
     def read(self, offset: int, size: int) -> Buffer:
-        size = max(0, min(size, self._layout.size - offset))
+        size = max(0, min(size, self.layout.size - offset))
         if not size:
             return b""
         found = self._ahead_of_now().wait(offset, size)
@@ -293,39 +300,50 @@ class OpenView(OpenFile):
         self._store()
 
     def close(self) -> None:
-        self._ahead.close()
+        with self._lock:
+            self._ahead.close()
         self._access.closed()
 
     def _ahead_of_now(self) -> ReadAhead:
         """Return what was read ahead, unless there was a write meanwhile."""
         looked_at = StoredArray.last_revision
         if looked_at != self._looked_at:
-            revision = self._layout.revision
-            if revision != self._ahead_of:
-                old, self._ahead, self._ahead_of = self._ahead, self._new_ahead(), revision
-                old.close()
+            revision = self.layout.revision
+            if revision > self._ahead_of:
+                self._renew(self._new_ahead(), revision)
             self._looked_at = looked_at  # last: other threads that see it take what is ahead
         return self._ahead
+
+    def _renew(self, ahead: ReadAhead, revision: int) -> None:
+        """Let `ahead` be what is read ahead since a revision.
+
+        Not if another thread has seen a later one, or the file was closed: nobody would close it.
+        """
+        with self._lock:
+            old = self._ahead
+            if not old.is_closed and revision > self._ahead_of:
+                self._ahead, self._ahead_of = ahead, revision
+                old.close()
 
     def _new_ahead(self) -> ReadAhead:
         engine = self._engine
         return ReadAhead(
             self._read,
             self._request,
-            self._layout.size,
+            self.layout.size,
             lambda: engine.pools.assemble,
             engine.windows,
-            self._layout.ahead(engine.cache.limit_bytes // 4),
+            self.layout.ahead(engine.cache.limit_bytes // 4),
             None if self._pages is None else BackwardPages(self._pages, self._read_for_pages),
         )
 
     def _read(self, offset: int, size: int) -> Buffer:
-        return read_at(self._layout, offset, size, self._tally, self._fresh_since)
+        return read_at(self.layout, offset, size, self._tally, self._fresh_since)
 
     def _read_for_pages(self, offset: int, size: int) -> Buffer:
         assert self._pages is not None
         fresh_since = max(self._fresh_since, self._pages.fresh_since)
-        return read_at(self._layout, offset, size, self._tally, fresh_since)
+        return read_at(self.layout, offset, size, self._tally, fresh_since)
 
     def _request(self, start: int, stop: int) -> None:
-        request(self._layout, start, stop, self._tally, self._fresh_since)
+        request(self.layout, start, stop, self._tally, self._fresh_since)

@@ -31,7 +31,7 @@ class WritingView(OpenFile):
     piece, since only a whole line gives a number. Binary numbers need not wait.
 
     `_lock` serialises the writes of one open file; it is not held while chunks are stored, and
-    reading does not take it.
+    reading does not take it. `_renewing` is held while the reader is replaced.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class WritingView(OpenFile):
         self._lease = lease
         lease.begin()
         self._lock = threading.Lock()
+        self._renewing = threading.Lock()
         self._reader = new_reader()
-        self._reads = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
         self._writes = self._answered = 0  # all writes, and those that a flush acknowledged
@@ -96,9 +96,12 @@ class WritingView(OpenFile):
         return self._latest_reader().read(offset, size)
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
-        if self._rewrite is not None or self._reads is not self._current_layout():
+        if self._rewrite is not None:
             return None
-        return self._reader.read_if_cached(offset, size)
+        reader = self._reader
+        if reader.layout is not self._current_layout():
+            return None
+        return reader.read_if_cached(offset, size)
 
     def write(self, offset: int, data: Buffer) -> int:
         given = memoryview(data)
@@ -256,11 +259,15 @@ class WritingView(OpenFile):
 
     def _latest_reader(self) -> OpenView:
         """Return the reader, which is replaced when the file has grown."""
-        layout = self._current_layout()
-        if self._reads is not layout:
-            old, self._reader, self._reads = self._reader, self._new_reader(), layout
-            old.close()
-        return self._reader
+        reader = self._reader
+        if reader.layout is self._current_layout():
+            return reader
+        with self._renewing:  # several threads read, and the file may grow again meanwhile
+            old = self._reader
+            if old.layout is not self._current_layout():
+                self._reader = self._new_reader()
+                old.close()
+            return self._reader
 
     def _beyond_end(self) -> NotPermitted:
         return NotPermitted(
