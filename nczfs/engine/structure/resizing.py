@@ -69,10 +69,12 @@ def _shortened(
     dataset: Dataset, shrunk: Iterable[tuple[Variable, int]], size: int
 ) -> Iterator[None]:
     """Let nobody else write beyond the new end of some variables, which they get in the block."""
+    shapes: dict[str, tuple[Variable, list[int]]] = {}
+    for variable, axis in shrunk:  # the dimension may be several of a variable's
+        _, shape = shapes.setdefault(variable.path, (variable, list(variable.array.shape)))
+        shape[axis] = size
     with ExitStack() as ends:
-        for variable, axis in shrunk:
-            shape = list(variable.array.shape)
-            shape[axis] = size
+        for variable, shape in shapes.values():
             ends.enter_context(dataset.array(variable).stored.ends.lowered(tuple(shape)))
         yield
 

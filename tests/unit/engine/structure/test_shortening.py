@@ -159,6 +159,22 @@ def test_what_was_written_beyond_the_end_of_a_shorter_array_does_not_come_back(
     assert regrown(dataset, store) == [0, 1, 2, 3, 4, *[FILL] * 5]
 
 
+@pytest.mark.parametrize("at", [(7, 0), (0, 7), (7, 7)])
+def test_what_was_written_beyond_either_end_of_a_shorter_square_does_not_come_back(
+    dataset: OpenDataset, at: tuple[int, int]
+) -> None:
+    square = dataset.create_variable("w", ("t", "t"), "i4", chunks=(CHUNK, CHUNK), fillvalue=FILL)
+    square[...] = wanted = np.arange(LENGTH**2).reshape(LENGTH, LENGTH)
+    dataset.sync()
+    array = dataset.engine_dataset.array(square.description)
+    dataset.resize_dimension("t", 5)
+    with pytest.raises(StructureChanged):
+        array.write_box(Box(at, (at[0] + 1, at[1] + 1)), np.array([[70]], np.int32))
+    dataset.resize_dimension("t", LENGTH)
+    wanted[5:] = wanted[:, 5:] = FILL
+    assert np.array_equal(dataset.variables["w"][...], wanted)
+
+
 @pytest.mark.parametrize("is_other", [False, True], ids=["here", "by another client"])
 def test_an_array_that_is_long_again_is_written_as_before(
     dataset: OpenDataset, store: GatedZMap, *, is_other: bool
