@@ -50,6 +50,8 @@ class TreeEditing(Editing):
         array = variable.array
         if not variable.dimensions or not variable.dimensions[0].unlimited:
             return None
+        if _has_first_again(variable):  # each record that is there would become longer
+            return None
         if array.dtype.vlen is not None or 0 in array.shape[1:]:
             return None
         stored = dataset.array(variable).stored
@@ -83,3 +85,9 @@ def refusal(editing: TreeEditing | None, name: str) -> PathError:
         "directories made; a mount with -o allow_delete also removes and renames; every file in "
         "objects/ can be changed"
     )
+
+
+def _has_first_again(variable: Variable) -> bool:
+    """Return whether the first dimension of a variable is another one of it, too."""
+    first, *others = [(each.group, each.name) for each in variable.dimensions]
+    return first in others

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import nczfs
@@ -138,3 +139,23 @@ def test_the_kernel_is_told_when_a_part_of_a_record_is_discarded(
     fs.release(last)
     assert find(fs, RAW).size == RECORD_BYTES
     assert attributes.ino in kernel.inodes
+
+
+@pytest.mark.parametrize("flags", [0, os.O_APPEND])
+def test_no_record_is_added_to_a_square_whose_records_would_become_longer(flags: int) -> None:
+    """SEMANTICS W8: nor does what is written there get to other elements."""
+    url, values = new_url(), bytes(range(2 * 2))
+    with nczfs.open(f"{url}/d.zarr", "w") as root:
+        root.create_dimension("t", None)
+        root.create_variable("r", ("t", "t"), "|u1", chunks=(4, 4), fillvalue=0)
+        root.resize_dimension("t", 2)
+        root.variables["r"][...] = np.frombuffer(values, np.uint8).reshape(2, 2)
+    fs = mount_tree(url, options=VfsOptions(read_only=False))
+    handle = open_file(fs, RAW, os.O_RDWR | flags)
+    with pytest.raises(NotPermitted):
+        fs.write(handle, len(values), bytes(2))
+    with pytest.raises(NotPermitted):
+        truncate(fs, RAW, 6)
+    close(fs, handle)
+    assert read(fs, RAW) == values
+    fs.close()
