@@ -76,6 +76,11 @@ class ElementSource(ABC):
 
     @property
     @abstractmethod
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths that tell which element has a number: all but the first one."""
+
+    @property
+    @abstractmethod
     def name(self) -> str:
         """The variable, for messages and the access log."""
 
@@ -115,6 +120,10 @@ class _VariableElements(ElementSource):
 @frozen(eq=False)
 class ArrayElements(_VariableElements):
     """All elements of a variable, in C order."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.array.description.shape[1:]
 
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         self.array.read_run(first, out, tally, fresh_since)
@@ -170,6 +179,10 @@ class ChunkElements(_VariableElements):
     """All elements of one chunk in C order, including filler beyond the edge of the array."""
 
     chunk: ChunkIndex
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.array.description.grid.extent(self.chunk)[1:]
 
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         with self.array.chunk(self.chunk, tally, fresh_since) as values:

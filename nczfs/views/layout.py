@@ -73,6 +73,15 @@ class Layout:
         """The shown arrays, each once."""
         return tuple(dict.fromkeys(source.stored for source in self.sources))
 
+    def continues(self, other: Layout) -> bool:
+        """Return whether what another layout shows is at the same places here."""
+        return all(one == there for one, there in zip(self._places, other._places, strict=False))
+
+    @cached_property
+    def _places(self) -> list[tuple[int, list[tuple[int, ...]]]]:
+        lengths = ([source.lengths for source in each.sources] for each in self.segments)
+        return list(zip(self._starts, lengths, strict=True))
+
     @property
     def revision(self) -> int:
         """A number that changes with each write to any of the arrays."""

@@ -45,6 +45,10 @@ class Numbers(ElementSource):
     def stored(self) -> StoredArray:
         raise AssertionError
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(self.values.shape[1:])
+
     def read(self, first: int, out: Values, tally: Tally, fresh_since: float) -> None:
         out[...] = self.values[first : first + len(out)]
 

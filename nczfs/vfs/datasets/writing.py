@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from nczfs.buffers import Buffer
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.lease.lease import Lease
-from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted
+from nczfs.errors import BadArgument, BadValue, NczfsError, NotPermitted, StaleHandle
 from nczfs.vfs import effects
 from nczfs.vfs.datasets.growing import Growing
 from nczfs.vfs.datasets.rewrite import Rewrite
@@ -63,7 +63,7 @@ class WritingView(OpenFile):
     ) -> None:
         self._place = place
         self._new_reader = new_reader
-        self._current_layout = layout
+        self._find_layout = layout
         self._store = store
         self._room = room
         self._growing = growing
@@ -73,6 +73,7 @@ class WritingView(OpenFile):
         self._lock = threading.Lock()
         self._renewing = threading.Lock()
         self._reader = new_reader()
+        self._known_layout = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
         self._writes = self._answered = 0  # all writes, and those that a flush acknowledged
@@ -268,6 +269,17 @@ class WritingView(OpenFile):
                 self._reader = self._new_reader()
                 old.close()
             return self._reader
+
+    def _current_layout(self) -> Layout:
+        """Return the present layout. Raises StaleHandle: elements are at other places in it."""
+        layout = self._find_layout()
+        if layout is not self._known_layout:
+            if not layout.continues(self._known_layout):
+                raise StaleHandle(
+                    f"{self._place}: its variable has another shape since it was opened"
+                )
+            self._known_layout = layout
+        return layout
 
     def _beyond_end(self) -> NotPermitted:
         return NotPermitted(

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import nczfs
-from nczfs.errors import NotPermitted
+from nczfs.errors import NotPermitted, StaleHandle
 from nczfs.vfs.base import AttributeChanges
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from tests.support.trees import find
-from tests.support.writing import open_file
+from tests.support.writing import close, open_file
 
 D = "datasets/d.zarr"
 OF_VALUES = ["v/values.raw", "v/values.npy", "v/chunks/0", "d.nc", "d.classic.nc", "v/v.nc"]
@@ -79,3 +79,36 @@ def test_the_time_of_a_file_is_that_of_the_newest_document_that_it_is_made_of(
     fs = mount_tree(str(tmp_path))
     assert 0 <= find(fs, f"{D}/{file}").mtime_ns - time_ns < 10
     fs.close()
+
+
+@pytest.mark.parametrize("file", ["values.raw", "values.npy", "values.txt", "chunks/0.0"])
+@pytest.mark.parametrize("dimension", ["t", "x"])
+def test_nothing_gets_to_another_element_when_a_client_changes_the_shape(
+    tmp_path: Path, file: str, dimension: str
+) -> None:
+    """SEMANTICS D8: neither the first dimension nor a chunk moves what is there."""
+    path, values = f"{D}/v/{file}", np.arange(6, dtype="<i4").reshape(2, 3)
+    with nczfs.open(str(tmp_path / "d.zarr"), "w", format="zarr2") as root:
+        root.create_dimension("t", 2)
+        root.create_dimension("x", 3)
+        root.create_variable("v", ("t", "x"), "<i4", data=values, chunks=(2, 3))
+    fs = mount_tree(str(tmp_path), options=VfsOptions(read_only=False))
+    handle = open_file(fs, path)
+    shown = bytes(fs.read(handle, 0, 1 << 10))
+    start = len(shown) - len(shown) // 2 if file == "values.txt" else len(shown) - 3 * 4
+    with nczfs.open(str(tmp_path / "d.zarr"), "r+") as root:
+        root.resize_dimension(dimension, 4)
+    fs.refresh(f"{D}/v")
+    find(fs, path)
+    if dimension == "x" and file != "chunks/0.0":
+        with pytest.raises(StaleHandle):
+            fs.write(handle, start, shown[: len(shown) - start])
+        with pytest.raises(StaleHandle):
+            fs.read(handle, 0, 1)
+    else:
+        fs.write(handle, start, shown[start:])
+        assert bytes(fs.read(handle, start, len(shown) - start)) == shown[start:]
+    close(fs, handle)
+    fs.close()
+    with nczfs.open(str(tmp_path / "d.zarr")) as root:
+        assert np.array_equal(root.variables["v"][:2, :3], values)
