@@ -251,14 +251,16 @@ class TreeFileSystem(FileSystem):
             effects.begin()
         # The kernel writes pages of a mapping back through any file that is open for writing. They
         # lie within the file's size as it knows it; a program's append begins at that size, which
-        # may be an earlier one than the last that it was sent.
-        known = inode.sent_size
+        # may be an earlier one than the last that it was sent. It comes in parts, cut at pages.
+        known, goes_on = inode.sent_size, inode.appended == (handle, offset)
         is_page = inode.mappable > 0 and offset % PAGE_BYTES == 0 and offset < (known or 0)
+        is_page = is_page and not goes_on
         write = file.append if file.appending and known is not None and not is_page else file.write
         judging = self.kernel.changing() if file.judges_writes else nullcontext()
         with judging, self.kernel.writing(inode):
             count = write(offset, data)
         if not is_page:
+            inode.appended = (handle, offset + count) if file.appending else None
             self.inodes.wrote(inode, offset + count)
         return count
 

@@ -27,12 +27,14 @@ class Inode:
     and for which state of the node; `sent_size` is the size that the kernel knows, None if it was
     never sent, and `sizings` counts the writes and changes of size that it made. `writers` counts
     the open files through which bytes can change, `mappable` those through whose mappings they
-    can. `takes_pages` tells whether pages were put into the kernel's cache. If `is_alone`, it is
-    the file of the one program that opened it.
+    can. `appended` is the handle of the last write that was not a page, if that has O_APPEND, and
+    where it ended: the kernel sends one write after another. `takes_pages` tells whether pages were
+    put into the kernel's cache. If `is_alone`, it is the file of the one program that opened it.
     """
 
     __slots__ = (
         "__weakref__",
+        "appended",
         "ino",
         "is_alone",
         "lookups",
@@ -58,6 +60,7 @@ class Inode:
         self.opens = 0
         self.is_alone = False
         self.writers = self.mappable = 0
+        self.appended: tuple[int, int] | None = None
         self.takes_pages = False
         self.pages_from = 0.0
         self.pages_token: object = None

@@ -263,6 +263,28 @@ def test_a_record_of_a_page_is_appended_wherever_the_kernel_took_the_end_to_be(
     assert found == ([0, 1, 7] if flags == os.O_WRONLY else [7, 1])
 
 
+def test_a_record_that_the_kernel_sends_in_two_parts_stays_whole(
+    fs: TreeFileSystem, memory: GatedZMap
+) -> None:
+    """SEMANTICS W34, W54: the second part begins with a page, before the end that others made."""
+    count = PAGE_BYTES // RECORD_BYTES
+    first = PAGE_BYTES - count * RECORD_BYTES  # bytes of the record that two pages have
+    handles = [open_file(fs, RAW, os.O_RDWR | os.O_APPEND) for _ in range(2)]
+    filler = np.repeat(np.arange(2, count, dtype="<i4"), WIDTH)
+    fs.write(handles[0], find(fs, RAW).size, filler.tobytes())
+    end = find(fs, RAW).size
+    for writer, handle in enumerate(handles):  # the kernel takes the end to be here both times
+        data = np.array(record(1, writer), "<i4").tobytes()
+        fs.write(handle, end, data[:first])
+        fs.write(handle, end + first, data[first:])
+        assert find(fs, RAW).size == end + (writer + 1) * RECORD_BYTES
+    for handle in handles:
+        close(fs, handle)
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        found = root.variables["r"][count:].tolist()
+    assert found == [record(1, 0), record(1, 1)]
+
+
 def looks(fs: TreeFileSystem, path: str, how: str) -> Callable[[], object]:
     """One of the ways in which the kernel asks for the size of a file."""
     place, _, name = path.rpartition("/")
