@@ -20,14 +20,14 @@ DIRECTORY: Final = os.O_DIRECTORY | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class OutsideRoot(PermissionError):
-    """A symbolic link leads out of the root."""
+class RefusedLink(PermissionError):
+    """A symbolic link leads out of the root, or nowhere."""
 
 
 class RootedDirectory:
     """A directory held open, and what lies below it.
 
-    Raises `OSError` of the system calls, including `OutsideRoot`. All methods are thread-safe.
+    Raises `OSError` of the system calls, including `RefusedLink`. All methods are thread-safe.
     Paths are relative, joined by "/", and contain no ``..``; "" is the root. It is closed when
     nobody has it any more, as a file of Python is.
     """
@@ -74,8 +74,17 @@ class RootedDirectory:
         return fd
 
     def open_link(self, name: str, dir_fd: int, flags: int) -> int:
-        """Open what a symbolic link in the directory `dir_fd` points to."""
-        found = self._inside(os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=dir_fd), name)
+        """Open what a symbolic link in the directory `dir_fd` points to.
+
+        A link that leads nowhere is no missing object: tools such as git-annex leave one for a file
+        whose content is elsewhere.
+        """
+        try:
+            fd = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=dir_fd)
+        except FileNotFoundError as error:
+            os.stat(name, dir_fd=dir_fd, follow_symlinks=False)  # it may have been removed
+            raise RefusedLink(errno.EACCES, "a symbolic link leads nowhere", name) from error
+        found = self._inside(fd, name)
         if flags & os.O_PATH:
             return found
         try:
@@ -123,7 +132,7 @@ class RootedDirectory:
             raise
         if not is_inside:
             os.close(fd)
-            raise OutsideRoot(errno.EACCES, "a symbolic link leads out of the store", name)
+            raise RefusedLink(errno.EACCES, "a symbolic link leads out of the store", name)
         return fd
 
     def _holds(self, path: str) -> bool:

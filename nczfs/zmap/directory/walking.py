@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from nczfs.errors import StoreError
 from nczfs.zmap.directory.leftovers import Leftovers
-from nczfs.zmap.directory.rooted import OutsideRoot, RootedDirectory
+from nczfs.zmap.directory.rooted import RefusedLink, RootedDirectory
 from nczfs.zmap.keys import MAX_KEY_BYTES, Key, is_name, join
 from nczfs.zmap.leaving_out import leave_out
 from nczfs.zmap.oserrors import is_absent
@@ -58,7 +58,7 @@ class Walker:
         """
         try:
             dir_fd = self._root.open_directory(prefix)
-        except OutsideRoot:
+        except RefusedLink:
             return
         except OSError as error:
             if is_absent(error) and not self._root.is_gone():
@@ -80,7 +80,7 @@ class Walker:
                         )
                     except OSError as error:
                         # Removed meanwhile, or a link that leads nowhere or outside.
-                        if not isinstance(error, OutsideRoot) and not is_absent(error):
+                        if not isinstance(error, RefusedLink) and not is_absent(error):
                             if error.errno in _OF_THE_PROCESS:
                                 raise
                             failed.append(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nczfs.errors import AccessDenied, NoSuchObject, StoreError
+from nczfs.zmap.base import ABSENT
 from nczfs.zmap.directory import DirectoryZMap
 from nczfs.zmap.keys import Key, Prefix, join
 from tests.support.descriptors import open_paths
@@ -43,6 +45,39 @@ def test_a_link_out_of_the_root_is_hidden_and_denied(
                 ask(Key(name))
         assert (root / name).is_symlink()
     assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_a_link_that_leads_nowhere_is_hidden_and_denied(zmap: DirectoryZMap, root: Path) -> None:
+    """SEMANTICS L5: it stands for something that is elsewhere, not for a missing object."""
+    (root / "link").symlink_to(".git/annex/objects/content")
+    assert names_in(zmap) == []
+    assert keys_in(zmap) == []
+    for ask in (
+        lambda key: zmap.read(key),
+        lambda key: zmap.stat(key),
+        lambda key: zmap.write(key, b"new"),
+        lambda key: zmap.write(key, b"new", replaces=ABSENT),
+        lambda key: zmap.delete(key),
+    ):
+        with pytest.raises(AccessDenied, match="link: a symbolic link leads nowhere"):
+            ask(Key("link"))
+    assert (root / "link").is_symlink()
+
+
+def test_a_link_that_is_removed_meanwhile_is_a_missing_object(
+    zmap: DirectoryZMap, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "link").symlink_to("nowhere")
+    opened = os.open
+
+    def remove(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "link" and flags & os.O_PATH:
+            (root / "link").unlink()
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", remove)
+    with pytest.raises(NoSuchObject):
+        zmap.read(Key("link"))
 
 
 def test_a_key_that_nothing_has_checked_does_not_lead_out_of_the_root(
@@ -112,15 +147,13 @@ def test_a_link_is_replaced_and_removed_itself_and_not_its_target(
     assert keys_in(zmap) == ["replaced", "target"]
 
 
-def test_links_to_nowhere_and_in_circles_are_absent(zmap: DirectoryZMap, root: Path) -> None:
-    (root / "dangling").symlink_to("nothing")
+def test_links_in_circles_are_absent(zmap: DirectoryZMap, root: Path) -> None:
     (root / "circle").symlink_to("circle")
     (root / "d").mkdir()
     (root / "d/up").symlink_to("../d")
     (root / "d/x").write_bytes(b"1")
-    for key in ("dangling", "circle"):
-        with pytest.raises(NoSuchObject):
-            zmap.read(Key(key))
+    with pytest.raises(NoSuchObject):
+        zmap.read(Key("circle"))
     assert names_in(zmap) == ["d"]
     assert len(keys_in(zmap)) <= 2
 
