@@ -204,6 +204,28 @@ def test_records_of_a_page_are_appended_while_others_look_at_the_file(
     assert len(found) == 3 * count
 
 
+def test_a_reader_from_before_does_not_move_the_end_for_programs_that_append(
+    tmp_path: Path,
+) -> None:
+    """SEMANTICS D8, W34: the kernel takes the end of what is read for the end of the file."""
+    place = with_records(directory_at(tmp_path / "store"))
+    count = 4096 // (WIDTH * 4)  # in the first page
+    with settled(place.url, tmp_path / "spool") as mount, ExitStack() as files:
+        path = file_of(mount)
+        reader = files.enter_context(path.open("rb", buffering=0)).fileno()
+        writer = os.open(path, os.O_RDWR | os.O_APPEND)
+        for number in range(2 * count):
+            os.write(writer, record(0, number).tobytes())
+        os.posix_fadvise(writer, 0, 0, os.POSIX_FADV_DONTNEED)
+        shown = os.pread(reader, 4096, 4096)
+        os.write(writer, record(1, 0).tobytes())
+        os.close(writer)
+        wanted = [*records_of(0, 2 * count), record(1, 0).tolist()]
+        assert shown == np.array(wanted, "<i4").tobytes()[4096 : 2 * count * WIDTH * 4]
+        assert np.frombuffer(path.read_bytes(), "<i4").reshape(-1, WIDTH).tolist() == wanted
+    assert stored(place) == wanted
+
+
 def test_the_loser_appends_behind_the_winner_and_sees_its_records_there(
     place: Place, mounts: list[Served]
 ) -> None:

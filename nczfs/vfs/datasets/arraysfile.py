@@ -65,7 +65,9 @@ class ArraysFile(File):
         context, layout = self._context, self.layout()
         what = f"{self._dataset.url('')} /{self._node_path} {self._name}"
         access = context.access_log.opened(what, layout)
-        return OpenView(context.engine, layout, access, context.fresh_since, self._store)
+        return OpenView(
+            context.engine, layout, access, context.fresh_since, self._store, self.layout
+        )
 
     def writer(self, *, rewrite: bool) -> WritingView:
         """Return the file open for writing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from nczfs.buffers import Buffer
 from nczfs.engine.arrays.array import now
@@ -13,7 +14,7 @@ from nczfs.engine.metadata.hierarchy import LoadedNode
 from nczfs.engine.options import Tally
 from nczfs.engine.readahead.backwards import BackwardPages, PageCache
 from nczfs.engine.readahead.prefetch import ReadAhead
-from nczfs.errors import NotPermitted
+from nczfs.errors import NczfsError, NotPermitted
 from nczfs.model.hierarchy import Variable
 from nczfs.plaindata import frozen
 from nczfs.vfs.base import AttributeChanges
@@ -238,14 +239,19 @@ class _AccountedPages(PageCache):
 
 
 class OpenView(OpenFile):
-    """An open layout, which stays the same until the close.
+    """An open layout. It becomes longer with the file, and is the same otherwise until the close.
 
-    `_lock` is held while what is read ahead is replaced, and while the file is closed.
+    The kernel takes the end of what is read for the end of the file: no answer is shorter than it
+    because of records that were added since the open (Linux, fs/fuse/file.c: fuse_short_read).
+
+    `_lock` is held while the layout or what is read ahead is replaced, and while the file is
+    closed.
 
     Parameters
     ----------
     fresh_since : chunks that were last confirmed before that time are confirmed again.
     store : stores everything that was written to the shown arrays.
+    present : returns the layout that the file has if it is opened now.
 
     Attributes
     ----------
@@ -259,9 +265,11 @@ class OpenView(OpenFile):
         access: Access,
         fresh_since: float,
         store: Callable[[], None],
+        present: Callable[[], Layout],
     ) -> None:
         self._engine = engine
         self.layout = layout
+        self._present = present
         self._access = access
         self._fresh_since = fresh_since
         self._store = store
@@ -276,9 +284,20 @@ class OpenView(OpenFile):
         self._pages = _AccountedPages(pages, self._access)
         self._ahead = self._new_ahead()
 
+    def follow(self, present: Callable[[], Layout]) -> None:
+        """Let the layout be the present one."""
+        with self._lock:
+            layout = present()
+            if layout is not self.layout and not self._ahead.is_closed:
+                self.layout, old = layout, self._ahead
+                self._ahead, self._ahead_of = self._new_ahead(), layout.revision
+                old.close()
+
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         ahead = self._ahead_of_now()
         ahead.note(offset, size)
+        if offset + size > self.layout.size:
+            return None  # `read` looks whether it has become longer
         found = ahead.if_ready(offset, size)
         if found is None:
             found = read_if_cached(self.layout, offset, size, self._fresh_since)
@@ -287,7 +306,9 @@ class OpenView(OpenFile):
         return found
 
     def read(self, offset: int, size: int) -> Buffer:
-        size = max(0, min(size, self.layout.size - offset))
+        if offset + size > self.layout.size:
+            self.follow(self._longer)
+            size = max(0, min(size, self.layout.size - offset))
         if not size:
             return b""
         found = self._ahead_of_now().wait(offset, size)
@@ -303,6 +324,14 @@ class OpenView(OpenFile):
         with self._lock:
             self._ahead.close()
         self._access.closed()
+
+    def _longer(self) -> Layout:
+        """Return the layout with what was added to the file, as far as nothing else has changed."""
+        with suppress(NczfsError):
+            present = self._present()
+            if present.size > self.layout.size and present.continues(self.layout):
+                return present
+        return self.layout
 
     def _ahead_of_now(self) -> ReadAhead:
         """Return what was read ahead, unless there was a write meanwhile."""

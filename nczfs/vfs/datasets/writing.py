@@ -31,7 +31,7 @@ class WritingView(OpenFile):
     piece, since only a whole line gives a number. Binary numbers need not wait.
 
     `_lock` serialises the writes of one open file; it is not held while chunks are stored, and
-    reading does not take it. `_renewing` is held while the reader is replaced.
+    reading does not take it.
 
     Parameters
     ----------
@@ -62,7 +62,6 @@ class WritingView(OpenFile):
         rewrite: bool,
     ) -> None:
         self._place = place
-        self._new_reader = new_reader
         self._find_layout = layout
         self._store = store
         self._room = room
@@ -71,7 +70,6 @@ class WritingView(OpenFile):
         self._lease = lease
         lease.begin()
         self._lock = threading.Lock()
-        self._renewing = threading.Lock()
         self._reader = new_reader()
         self._known_layout = layout()
         self._held: tuple[int, bytes] | None = None
@@ -94,15 +92,15 @@ class WritingView(OpenFile):
             with self._lock:  # it is closed when it is complete
                 if self._rewrite is not None:
                     return self._rewrite.read(offset, size)
-        return self._latest_reader().read(offset, size)
+        self._reader.follow(self._current_layout)
+        return self._reader.read(offset, size)
 
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         if self._rewrite is not None:
             return None
-        reader = self._reader
-        if reader.layout is not self._current_layout():
+        if self._reader.layout is not self._current_layout():
             return None
-        return reader.read_if_cached(offset, size)
+        return self._reader.read_if_cached(offset, size)
 
     def write(self, offset: int, data: Buffer) -> int:
         given = memoryview(data)
@@ -257,18 +255,6 @@ class WritingView(OpenFile):
         held, self._held = self._held, None
         if held is not None:
             write_at(self._current_layout(), held[0], held[1])
-
-    def _latest_reader(self) -> OpenView:
-        """Return the reader, which is replaced when the file has grown."""
-        reader = self._reader
-        if reader.layout is self._current_layout():
-            return reader
-        with self._renewing:  # several threads read, and the file may grow again meanwhile
-            old = self._reader
-            if old.layout is not self._current_layout():
-                self._reader = self._new_reader()
-                old.close()
-            return self._reader
 
     def _current_layout(self) -> Layout:
         """Return the present layout. Raises StaleHandle: elements are at other places in it."""

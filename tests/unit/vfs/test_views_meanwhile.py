@@ -11,11 +11,11 @@ import nczfs
 from nczfs.engine.readahead.prefetch import ReadAhead
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.datasets.viewfile import OpenView
-from nczfs.vfs.datasets.writing import WritingView
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.registry import open_store
 from tests.support.copies import new_url
 from tests.support.stopping import Work
+from tests.support.trees import find
 from tests.support.waiting import until
 from tests.support.writing import close, open_file, write
 
@@ -96,50 +96,52 @@ def test_nothing_is_read_ahead_for_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     fs.close()
 
 
-def test_nothing_is_read_ahead_for_a_thread_that_goes_on_with_a_file_that_has_grown() -> None:
-    """SEMANTICS A7: another thread has opened it anew."""
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
+def test_two_threads_read_what_was_added_through_one_descriptor(
+    monkeypatch: pytest.MonkeyPatch, flags: int
+) -> None:
+    """SEMANTICS A7, D8, W2: what one of them read ahead is given back."""
     fs = mount_tree(_with_records(), options=VfsOptions(read_only=False))
-    writer = open_file(fs, RAW)
-    fs.write(writer, 0, bytes(1 << 20))
-    fs.read(writer, 0, 8)
-    stale = fs._files.get(writer).file
-    assert isinstance(stale, WritingView)
-    before = stale._reader
-    fs.write(writer, 1 << 20, bytes(8))
-    fs.read(writer, 0, 8)
-    assert stale._reader is not before
-    assert bytes(before.read(0, READ_BYTES)) == bytes(READ_BYTES)
-    assert before._ahead.is_closed
-    close(fs, writer)
+    write(fs, RAW, bytes(1 << 20), 0, 0)
+    reader = open_file(fs, RAW, flags)
+    fs.read(reader, 0, 8)
+    write(fs, RAW, b"\1" * 8, 1 << 20, 0)
+    new_ahead, made, others, found = OpenView._new_ahead, list[ReadAhead](), list[Work](), []
+
+    def read_before(view: OpenView) -> ReadAhead:
+        ahead = new_ahead(view)
+        made.append(ahead)
+        if not others:
+            others.append(Work(lambda: found.append(bytes(fs.read(reader, 1 << 20, 64)))))
+            others[0].wait(BLOCKED_S)
+        return ahead
+
+    monkeypatch.setattr(OpenView, "_new_ahead", read_before)
+    found.append(bytes(fs.read(reader, 1 << 20, 64)))
+    others[0].end()
+    assert found == [b"\1" * 8] * 2
+    close(fs, reader)
+    assert not fs.open_files
+    assert all(ahead.is_closed for ahead in made)
     fs.close()
 
 
-def test_a_file_that_has_grown_is_opened_anew_once_for_two_threads_that_read_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """SEMANTICS A2, W2: both read what was appended, and the account of open files is right."""
-    fs = mount_tree(_with_records(), options=VfsOptions(read_only=False))
-    writer = open_file(fs, RAW)
-    stale = fs._files.get(writer).file
-    assert isinstance(stale, WritingView)
-    one, more = b"\1" * 8, list[bytes]()
-    fs.write(writer, 0, one)
-    new_reader = stale._new_reader
-
-    def read_before() -> OpenView:
-        reader = new_reader()
-        if not more:
-            more.append(b"")
-            other = Work(lambda: more.append(bytes(fs.read(writer, 0, 64))))
-            other.wait(BLOCKED_S)
-            others.append(other)
-        return reader
-
-    others = list[Work]()
-    monkeypatch.setattr(stale, "_new_reader", read_before)
-    assert bytes(fs.read(writer, 0, 64)) == one
-    others[0].end()
-    assert more[1:] == [one]
-    close(fs, writer)
-    assert not fs.open_files
+def test_a_reader_is_not_followed_to_another_shape() -> None:
+    """SEMANTICS D8: neither to a shorter one, nor to one in which elements are at other places."""
+    url = new_url()
+    values = np.arange(6, dtype="<i4").reshape(2, 3)
+    with nczfs.open(f"{url}/d.zarr", "w", format="zarr2") as root:
+        root.create_dimension("t", 2)
+        root.create_dimension("x", 3)
+        root.create_variable("v", ("t", "x"), "<i4", data=values, chunks=(2, 3))
+    fs = mount_tree(url)
+    reader = open_file(fs, RAW, os.O_RDONLY)
+    shown = bytes(fs.read(reader, 0, 1 << 10))
+    for dimension, length in (("x", 4), ("x", 3), ("t", 1)):
+        with nczfs.open(f"{url}/d.zarr", "r+") as root:
+            root.resize_dimension(dimension, length)
+        fs.refresh("datasets/d.zarr/v")
+        find(fs, RAW)
+        assert len(fs.read(reader, 0, 1 << 10)) == len(shown)
+    close(fs, reader)
     fs.close()
