@@ -161,27 +161,32 @@ class Editor:
         """Give a node the attributes of another one. Raises Unsupported."""
         self._add(path, [SetAttribute(attribute) for attribute in attributes])
 
-    def add_dimension(self, dimension: Dimension) -> Dimension:
-        """Declare a dimension as described, including its length and group.
+    def add_dimensions(self, group: str, wanted: Iterable[Dimension]) -> list[Dimension]:
+        """Declare dimensions as described, unless the group has them, in linear time.
 
         Raises
         ------
         NameTaken : the group has another one of that name. Unsupported.
         """
-        with self._names.changing(lambda: dimension.group):
-            if dimension.anonymous:
-                name = self.anonymous_dimension(dimension.size)
-                return self.dimension("", name)
-            known = self._declared(self._group(dimension.group), dimension.name)
-            if known is None:
-                self._declare(dimension)
-                return dimension
-            if (known.size, known.unlimited) == (dimension.size, dimension.unlimited):
-                return known
-            raise NameTaken(
-                f"/{dimension.group}: there is a dimension {dimension.name!r} of length "
-                f"{known.size}, and one of length {dimension.size} is wanted"
-            )
+        with self._names.changing(lambda: group):
+            known = {each.name: each for each in self._group(group).dimensions}
+            found, new = [], []
+            for each in (replace(each, group=group) for each in wanted):
+                if each.anonymous:
+                    found.append(self.dimension("", self.anonymous_dimension(each.size)))
+                    continue
+                there = known.setdefault(each.name, each)
+                if (there.size, there.unlimited) != (each.size, each.unlimited):
+                    raise NameTaken(
+                        f"/{group}: there is a dimension {each.name!r} of length {there.size}, "
+                        f"and one of length {each.size} is wanted"
+                    )
+                found.append(there)
+                if there is each:
+                    new.append(each)
+            if new:
+                self._declare(*new)
+            return found
 
     def create_root_array(self, variable: Variable) -> Variable:
         """Make the root an array, instead of the group from `create_root` that is not stored yet.

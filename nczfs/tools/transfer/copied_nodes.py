@@ -109,8 +109,7 @@ class NodeCopier:
             else:
                 editor.add_attributes("", declared.attributes)
             if self.format.declares:
-                for dimension in declared.dimensions:
-                    editor.add_dimension(replace(dimension, group=group))
+                editor.add_dimensions(group, declared.dimensions)
         made: NewVariables = {}
         for sub, declared in groups_of(self.source.root):
             for variable in declared.variables:
@@ -146,7 +145,7 @@ class NodeCopier:
             known = None
         if known is not None and (known.size, known.unlimited) == (wanted.size, wanted.unlimited):
             return known
-        return editor.add_dimension(replace(wanted, group=group))
+        return editor.add_dimensions(group, [wanted])[0]
 
     def _dimensions(
         self, editor: Editor, name: str, declared: VariableDeclaration, path: str, group: str

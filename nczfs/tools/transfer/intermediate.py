@@ -310,7 +310,7 @@ def _described(pair: ChunkPair, passes: Passes, new: NewNode, middle: Target) ->
     )
     dimensions = [Dimension(f"d{d}", n) for d, n in zip(count(), array.shape, strict=False)]
     if metadata_format.declares:
-        dimensions = [middle.editor.add_dimension(each) for each in dimensions]
+        dimensions = middle.editor.add_dimensions("", dimensions)
     attributes = (Attribute(_MADE_OF, NcType.CHAR, made_of([pair])[0]),)
     return Variable(
         _VARIABLE, _VARIABLE, metadata_format.name, array, tuple(dimensions), attributes
