@@ -6,6 +6,7 @@ import codecs
 import json
 import sys
 from abc import abstractmethod
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -25,6 +26,9 @@ _REFERENCE_BYTES = np.dtype(object).itemsize
 _COUNT_BYTES = 4
 _TEXT_BYTES = 60  # of an object of text or bytes, besides its contents, with what malloc adds
 _ARRAY_BYTES = 160
+
+# First bytes in UTF-8 of characters that take two and four bytes in memory, if one in a text does.
+_TWO_BYTES_FROM, _FOUR_BYTES_FROM = 0xC4, 0xF0
 
 # Values of a JSON chunk, and members of all of them besides: no other thread runs while they are
 # parsed.
@@ -115,6 +119,39 @@ class VLen(ObjectCodec):
         return from_buffer(self._inner.encode(_writable(data)))
 
 
+class VLenText(VLen):
+    """Texts. All characters of a text take as many bytes in memory as its widest one."""
+
+    def needed(self, data: Flat, size: Size) -> int:
+        data = as_bytes(data)
+        stored = super().needed(data, size)
+        # As if all texts were one: looking at each of them takes longer than decoding.
+        if (roughly := stored + _widened(data[_COUNT_BYTES:])) <= self._memory_bytes:
+            return roughly
+        return stored + sum(map(_widened, _values(data)))
+
+
+def _values(data: Flat) -> Iterator[Flat]:
+    """Yield the bytes of each value, as far as the data contain them."""
+    lengths = data.data
+    at = _COUNT_BYTES
+    for _ in range(int.from_bytes(lengths[:_COUNT_BYTES], "little")):
+        start = at + _COUNT_BYTES
+        at = start + int.from_bytes(lengths[at:start], "little")
+        yield data[start:at]
+
+
+def _widened(text: Flat) -> int:
+    """Return how many bytes more than in UTF-8 a text may take in memory."""
+    largest = int(text.max(initial=0))
+    if largest < _TWO_BYTES_FROM:
+        return 0
+    # Bytes within a character are 0x80 to 0xBF: as signed numbers, the lowest ones.
+    characters = text.size - int(np.count_nonzero(text.view(np.int8) < -64))
+    width = 4 if largest >= _FOUR_BYTES_FROM else 2
+    return max(0, characters * width - text.size)
+
+
 class VLenNativeArray(VLen):
     """Arrays of numbers, decoded to this machine's byte order.
 
@@ -139,7 +176,7 @@ class VLenNativeArray(VLen):
 
 
 def vlen_utf8(settings: CodecSettings, memory_bytes: int) -> VLen:
-    return VLen(VLenUTF8(), memory_bytes, _TEXT_BYTES)
+    return VLenText(VLenUTF8(), memory_bytes, _TEXT_BYTES)
 
 
 def vlen_bytes(settings: CodecSettings, memory_bytes: int) -> VLen:
@@ -215,6 +252,13 @@ class Json2(ListedValues):
             raise settings.refused(f"encoding {shown(name)} is not supported")
 
     def _load(self, data: bytes, members_max: int) -> object:
+        if self._encoding == "utf-8":
+            needed = len(data) + _widened(from_buffer(data))
+            if needed > self._memory_bytes:
+                raise ValueError(
+                    f"the text takes {needed} bytes of memory, more than the limit of "
+                    f"{self._memory_bytes} (--memory-limit)"
+                )
         text = data.decode(self._encoding)
         if self._encoding not in _ASCII_WITHIN:
             data = text.encode("utf-8", "surrogatepass")
