@@ -26,6 +26,7 @@ from nczfs.plaindata import frozen
 
 WINDOW_BYTES = 4 * MIB
 WINDOWS_AHEAD_BYTES = 12 * MIB
+STEP_CHUNKS = 1024  # of one element each: 0.1 s; a window of 4 MiB may have a million of them
 ROWS_AHEAD_BYTES = 24 * MIB  # more has no effect with a disk
 FAR_ROWS_AHEAD_BYTES = 64 * MIB
 
@@ -158,6 +159,7 @@ class ArrayElements(_VariableElements):
             hint_bytes=min(max(2 * array.row_elements * width, 2 * WINDOWS_AHEAD_BYTES), room),
             first_bytes=first,
             place_bytes=array.description.chunk_bytes,
+            step_bytes=min(STEP_CHUNKS * array.description.chunk_bytes, WINDOW_BYTES),
         )
 
     def box(self, first: int, stop: int) -> str:

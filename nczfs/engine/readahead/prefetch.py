@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from weakref import WeakSet
@@ -44,6 +44,7 @@ class AheadOptions:
     hint_bytes : how far `hint` extends beyond the reader.
     first_bytes : the initial distance.
     place_bytes : what has to be decoded for a read anywhere.
+    step_bytes : how much of a window is read at a time, while the window is wanted; 0: all.
     """
 
     window_bytes: int
@@ -51,6 +52,7 @@ class AheadOptions:
     hint_bytes: int
     first_bytes: int = FIRST_AHEAD_BYTES
     place_bytes: int = 1
+    step_bytes: int = 0
 
     def widest(self, other: AheadOptions) -> AheadOptions:
         """Return options that read ahead as far as either of the two."""
@@ -60,6 +62,7 @@ class AheadOptions:
             max(self.hint_bytes, other.hint_bytes),
             max(self.first_bytes, other.first_bytes),
             max(self.place_bytes, other.place_bytes),
+            max(self.step_bytes, other.step_bytes),
         )
 
 
@@ -365,11 +368,13 @@ class ReadAhead:
 
     def _fill(self, number: int, window: _Window) -> None:
         try:
-            start = number * self._options.window_bytes
-            if self._windows.get(number) is window:
-                data = self._read(start, min(self._options.window_bytes, self._size - start))
-                window.data = data
-                metrics.PREFETCHED.inc()
+            pieces: list[Buffer] = []
+            for start, stop in self._steps(number):
+                if self._windows.get(number) is not window:
+                    return
+                pieces.append(self._read(start, stop - start))
+            window.data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            metrics.PREFETCHED.inc()
         except NczfsError:
             # The reader that needs these bytes reads them itself, and gets the error as its own.
             with self._lock:
@@ -377,6 +382,15 @@ class ReadAhead:
                     self._remove(number)
         finally:
             window.done.set()
+
+    def _steps(self, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of a window that are read one after the other."""
+        window_bytes = self._options.window_bytes
+        first = number * window_bytes
+        last = min(first + window_bytes, self._size)
+        step = self._options.step_bytes or window_bytes
+        for start in range(first, last, step):
+            yield start, min(start + step, last)
 
     def _drop_behind(self, offset: int, forecast: Forwards | Backwards) -> None:
         """Drop windows that lie more than a window behind the reader."""

@@ -61,6 +61,39 @@ def test_windows_hold_the_bytes_of_the_file_and_give_their_memory_back(
     assert budget.used_bytes == 0
 
 
+def test_a_window_in_steps_is_the_same(pool: ThreadPoolExecutor, windows: Windows) -> None:
+    data = random.Random(3).randbytes(100_003)
+    steps = AheadOptions(64 * KIB, 256 * KIB, 0, step_bytes=10_000)
+    ahead = ReadAhead(
+        lambda offset, size: data[offset : offset + size],
+        None,
+        len(data),
+        lambda: pool,
+        windows,
+        steps,
+    )
+    ahead._start_windows(range(2))
+    assert bytes(ahead.wait(0, len(data)) or b"") == data
+    ahead.close()
+
+
+def test_a_window_that_nobody_wants_any_more_is_not_read_to_its_end(
+    pool: ThreadPoolExecutor, windows: Windows
+) -> None:
+    reads: list[tuple[int, int]] = []
+
+    def read(offset: int, size: int) -> bytes:
+        reads.append((offset, size))
+        ahead.close()
+        return bytes(size)
+
+    steps = AheadOptions(64 * KIB, 256 * KIB, 0, step_bytes=4 * KIB)
+    ahead = ReadAhead(read, None, MIB, lambda: pool, windows, steps)
+    ahead._start_windows(range(1))
+    pool.shutdown(wait=True)
+    assert reads == [(0, 4 * KIB)]
+
+
 def test_an_error_in_a_window_is_left_to_the_read_that_needs_it(
     pool: ThreadPoolExecutor, windows: Windows, budget: ChunkCache
 ) -> None:
