@@ -258,6 +258,8 @@ class _Definer:
         chunks = _clipped(declared.chunk_shape or (), dimensions) if is_hdf5 else ()
         # In a netCDF file a chunk holds only the addresses of strings, so filters are useless.
         filtered = chunks and nc_type is not NcType.STRING
+        # HDF5 cannot have strings without a fill value.
+        filled = declared.fill_value is not Fill.NONE or nc_type is NcType.STRING
         with translated(f"{self.new.path}: /{path}"):
             variable = netcdf_c.define_variable(
                 group._grpid,
@@ -267,7 +269,7 @@ class _Definer:
                 chunks=chunks,
                 filters=self._filters(group, path, declared) if filtered else (),
                 big_endian=is_hdf5 and declared.byte_order == ">",
-                filled=declared.fill_value is not Fill.NONE,
+                filled=filled,
             )
         self._set_attributes(group, variable, path, declared.attributes)
 

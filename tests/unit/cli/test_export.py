@@ -269,3 +269,16 @@ def test_what_libraries_print_does_not_reach_users(tmp_path: Path) -> None:
         r"zlib is used instead\n",
         done.stderr,
     )
+
+
+def test_texts_without_a_fill_value_are_strings(tmp_path: Path) -> None:
+    """Object arrays of zarr-python have ``"fill_value": null``."""
+    dataset = tmp_path / "d.zarr"
+    with nczfs.open(dataset, "w", format="zarr2") as root:
+        root.create_dimension("x", 3)
+        root.create_variable("v", ("x",), data=np.array(["a", "", "\N{EURO SIGN}"], object))
+    document = dataset / "v" / ".zarray"
+    document.write_text(json.dumps({**json.loads(document.read_bytes()), "fill_value": None}))
+    assert run("export", dataset, tmp_path / "d.nc") == 0
+    with netCDF4.Dataset(tmp_path / "d.nc") as file:
+        assert file["v"][:].tolist() == ["a", "", "\N{EURO SIGN}"]
