@@ -147,6 +147,10 @@ def parse_url(text: str) -> StoreUrl:
     """
     if "\0" in text:
         raise BadUrl("a text with NUL names no store: give a path or a URL")
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise BadUrl("a text with a lone surrogate names no store") from error
     brackets = _BRACKETS.match(text)
     front = brackets.group(1)[1:-1].replace("][", "&") if brackets else ""
     rest = text[brackets.end() :] if brackets else text

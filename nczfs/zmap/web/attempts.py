@@ -20,6 +20,7 @@ from typing import Final, TypeVar
 from urllib3.exceptions import HTTPError
 
 from nczfs.errors import DeadlinePassed, StoreError, Unavailable
+from nczfs.messages import counted
 from nczfs.metrics import STORE_RETRIES
 from nczfs.zmap.web.failures import AttemptFailed, failed
 from nczfs.zmap.web.silence import Silence
@@ -183,9 +184,10 @@ class AttemptLoop:
             raise failure.kind(f"{what}: given up after {count} attempts: {failure}") from failure
         if deadline.is_within(wait_s):
             kind = DeadlinePassed if issubclass(failure.kind, Unavailable) else failure.kind
-            raise kind(
-                f"{what}: no answer within {self._timeout_s:g} s ({count} attempts): {failure}"
-            ) from failure
+            limit = f"within {self._timeout_s:g} s ({counted(count, 'attempt')})"
+            if failure.wait_s:
+                limit += f", the next attempt is asked for in {failure.wait_s:g} s"
+            raise kind(f"{what}: no answer {limit}: {failure}") from failure
         self._retries.inc()
         _log.info("%s: attempt %d: %s", what, count, failure)
         self._sleep(wait_s)

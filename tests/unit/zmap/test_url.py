@@ -51,6 +51,14 @@ def test_what_a_local_path_is_gets_detected(tmp_path: Path) -> None:
             parse_url(str(tmp_path / "a.nc"))
 
 
+@pytest.mark.parametrize("text", ["\ud800", "file:///\ud800", "s3://bucket/\ud800", "a\0"])
+def test_what_no_system_call_takes_names_no_store(text: str) -> None:
+    """The spool of a disk that somebody else has written may say so."""
+    with pytest.raises(BadUrl, match="names no store"):
+        parse_url(text)
+    assert parse_url("\udce9").path.endswith("/\udce9")  # a byte that is not UTF-8
+
+
 def test_a_name_that_exists_is_taken_as_it_is(tmp_path: Path) -> None:
     for name in ("a#mode=zip", "a%20b"):
         (tmp_path / name).mkdir()
