@@ -29,6 +29,9 @@ def flat_blocks(
         yield np.asarray(variable[...]).reshape(1)
         return
     item_bytes = max(1, variable.dtype.itemsize)
+    if variable.dtype.hasobject:
+        # All that is known of such elements is that a chunk of them fits into memory.
+        item_bytes = max(item_bytes, block_bytes // prod(variable.chunks))
     axis = 0
     while axis < len(shape) - 1 and prod(shape[axis + 1 :]) * item_bytes > block_bytes:
         axis += 1

@@ -63,13 +63,16 @@ def block_size(
 
     Parameters
     ----------
-    string_bytes : of a string; None: unknown.
+    string_bytes : of a string; None: unknown. Then a block is no larger than it has to be: a chunk
+        of strings fits into memory, and no more is known of them.
     """
     item = max(1, dtype.itemsize)
     if dtype.hasobject:
+        if string_bytes is None:
+            return BlockSize(1, 1)
         # A string takes a Python object, an element of four bytes a character, and its stored
         # bytes.
-        item = STRING_BYTES + 5 * (string_bytes or STRING_BYTES)
+        item = STRING_BYTES + 5 * string_bytes
     most = max(1, memory_limit_bytes // BLOCK_SHARE // item)
     return BlockSize(max(1, min(most, BLOCK_BYTES // item)), most)
 

@@ -24,7 +24,7 @@ from nczfs.model.grid import ChunkPart, Slices
 from nczfs.model.hierarchy import Variable
 from nczfs.tools.sparse import box_of
 from nczfs.tools.transfer.blocks import Shapes
-from nczfs.tools.transfer.copying import Writes
+from nczfs.tools.transfer.copying import Writes, memory_of
 
 
 class ChunkTarget:
@@ -91,7 +91,7 @@ class ChunkTarget:
         writes.progress(left * credit)
         for index_of_unit, parts in units.items():
             size = sum(piece.size for _, piece in parts)
-            nbytes = sum(piece.nbytes for _, piece in parts)
+            nbytes = sum(memory_of(piece) for _, piece in parts)
             unit = self._unit(index_of_unit, size, writes)
             begin = partial(self._pool.submit, self._store, unit, parts, size)
             writes.add(begin, nbytes, size * credit)

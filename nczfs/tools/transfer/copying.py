@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -25,6 +26,12 @@ from nczfs.tools.transfer.source import Content
 
 LOOK_S = 0.2
 """A thread that waits for a write calls `Progress` at least so often, which may end the wait."""
+
+
+def memory_of(values: Values) -> int:
+    """Return the bytes of an array with the objects that it refers to."""
+    objects = sum(map(sys.getsizeof, values.flat)) if values.dtype.hasobject else 0
+    return values.nbytes + objects
 
 
 class Writes:

@@ -77,7 +77,8 @@ def target_block_size(variable: Variable, memory_limit_bytes: int) -> BlockSize:
     dtype = variable.array.dtype
     is_text = dtype.nc_type is NcType.STRING
     values = np.dtype(object) if is_text else dtype.native
-    return block_size(memory_limit_bytes, values, dtype.item_size)
+    string_bytes = dtype.item_size if dtype.vlen is None else None
+    return block_size(memory_limit_bytes, values, string_bytes)
 
 
 def with_string_lengths(

@@ -25,7 +25,7 @@ from nczfs.plaindata import frozen
 from nczfs.tools.progress import Progress
 from nczfs.tools.transfer import netcdf_c
 from nczfs.tools.transfer.blocks import BLOCK_SHARE, Shapes, block_size
-from nczfs.tools.transfer.copying import Writes, copy
+from nczfs.tools.transfer.copying import Writes, copy, memory_of
 from nczfs.tools.transfer.netcdf_kinds import NetcdfKind, fitted, stored_name
 from nczfs.tools.transfer.netcdf_source import chunk_shape, translated
 from nczfs.tools.transfer.source import (
@@ -135,7 +135,7 @@ class _Filler:
 
             def start(selection: Slices, values: Values, writes: Writes, credit: float) -> None:
                 begin = partial(pool.submit, self._write, selection, values)
-                writes.add(begin, values.nbytes, values.size * credit)
+                writes.add(begin, memory_of(values), values.size * credit)
 
             chunks = self._chunks or content.chunks
             copy(content, Shapes(chunks, chunks), start, size, writes, progress)

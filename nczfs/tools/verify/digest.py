@@ -61,6 +61,7 @@ class DigestElements:
     read : reads the elements of a box.
     readers : the most threads that may read at a time.
     block_bytes : the usual size of a read.
+    elements_max : of a read, if their size is unknown; None: any number.
     """
 
     shape: tuple[int, ...]
@@ -70,6 +71,7 @@ class DigestElements:
     read: Callable[[Slices], Values]
     readers: int = 1
     block_bytes: int = BLOCK_BYTES
+    elements_max: int | None = None
 
 
 def digest_of(
@@ -108,6 +110,7 @@ def digest_of(
         read if stored is None else sparse_reader(read, stored),
         READERS,
         FAR_BLOCK_BYTES if array.far else BLOCK_BYTES,
+        None if description.dtype.vlen is None else prod(description.chunk_shape),
     )
     return digest_of_elements(elements, block_bytes_max, progress)
 
@@ -130,6 +133,8 @@ def digest_of_elements(
 
     item = _OBJECT_BYTES if elements.dtype.hasobject else max(1, elements.dtype.itemsize)
     usual, most = (max(1, size // item) for size in (elements.block_bytes, block_bytes_max))
+    if elements.elements_max is not None:  # a chunk of them fits into memory
+        usual, most = (min(count, elements.elements_max) for count in (usual, most))
     selections = blocks(elements.shape, elements.chunks, usual, most)
     for values in _read_ahead(elements, selections, most):
         add(values)
