@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from nczfs.errors import MetadataError, NczfsError, NoSuchNode, NoSuchObject, Sp
 from nczfs.formats.base import FormatOptions
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.base import ZMap
-from nczfs.zmap.keys import Prefix, after_rename, join, parse_prefix
+from nczfs.zmap.keys import Key, Prefix, after_rename, is_within, join, parse_prefix
 from nczfs.zmap.securing import secure
 from nczfs.zmap.url import StoreUrl
 
@@ -92,17 +93,49 @@ def alone(spool_dir: Path) -> Iterator[None]:
 
 
 def together(entries: Iterable[Found]) -> list[list[Found]]:
-    """Group entries, in order: those of one unit, or object, are put back together."""
+    """Group entries, in order: those of one unit, or object, are put back together.
+
+    So are renames that did not end, and objects below the old and new prefixes. The renames come
+    last: they tell where the objects belong.
+    """
+    every = list(entries)
+    areas = _areas(every)
     groups: dict[tuple[str | int, ...], list[Found]] = {}
-    for found in entries:
+    for found in every:
         entry = found.entry
         what: tuple[str | int, ...] = (found.name,)
         if isinstance(entry, KeptChunk) and entry.pieces:
             what = entry.url, entry.key, *entry.details.unit
-        elif isinstance(entry, KeptObject):
-            what = entry.kind, entry.url, entry.key
+        elif isinstance(entry, KeptObject | UnfinishedRename):
+            numbers = (n for n, area in enumerate(areas) if _is_in(entry.url, entry.key, area))
+            number = next(numbers, None)
+            what = (entry.kind, entry.url, entry.key) if number is None else ("area", number)
         groups.setdefault(what, []).append(found)
-    return list(groups.values())
+    last = UnfinishedRename
+    return [sorted(each, key=lambda f: isinstance(f.entry, last)) for each in groups.values()]
+
+
+_Area: TypeAlias = set[tuple[str, str]]  # URLs, and prefixes
+
+
+def _areas(entries: Iterable[Found]) -> list[_Area]:
+    """Return where there are renames that did not end, those apart that do not overlap."""
+    areas: list[_Area] = []
+    for found in entries:
+        if isinstance(entry := found.entry, UnfinishedRename):
+            area = {(entry.url, entry.key), (entry.url, str(entry.goal))}
+            for other in areas.copy():
+                if any(_is_in(*each, area) for each in other) or any(
+                    _is_in(*each, other) for each in area
+                ):
+                    areas.remove(other)
+                    area |= other
+            areas.append(area)
+    return areas
+
+
+def _is_in(url: str, key: str, area: _Area) -> bool:
+    return any(url == at and is_within(key, prefix) for at, prefix in area)
 
 
 def _stop_of(flags: Values, details: ChunkDetails) -> int:
@@ -155,19 +188,54 @@ class Store:
             match entries[0].whole:
                 case KeptChunk():
                     self._put_unit(entries, problems, force=force)
-                case KeptObject():
-                    kept = [found.whole for found in entries]
-                    objects = [each for each in kept if isinstance(each, KeptObject)]
-                    told = put_together(self._zmap, objects, force=force)
-                    problems |= {n: each for n, each in enumerate(told) if each is not None}
-                case UnfinishedRename() as begun:
-                    begun.end(self._zmap, force=force)
+                case KeptObject() | UnfinishedRename():
+                    self._put_objects(entries, problems, force=force)
                 case other:
                     raise SpoolError(f"{entries[0].path}: {other.reason}")
             self._zmap.flush()
         except NczfsError as error:
             problems = dict.fromkeys(range(len(entries)), error) | problems
         return [problems.get(number) for number in range(len(entries))]
+
+    def _put_objects(
+        self, entries: Sequence[Found], problems: dict[int, NczfsError], *, force: bool
+    ) -> None:
+        """Put objects where renames that did not end have left them, and end these.
+
+        Sets the problems of some.
+        """
+        renames = {
+            number: (found.home, found.entry)
+            for number, found in enumerate(entries)
+            if isinstance(found.entry, UnfinishedRename)
+        }
+        homes: dict[str, list[Home]] = {}
+        for found in entries:
+            homes.setdefault(found.whole.key, []).append(found.home)
+        kept: dict[Key, dict[int, KeptObject]] = {}
+        for number, found in enumerate(entries):
+            if isinstance(entry := found.entry, KeptObject):
+                try:
+                    for home, begun in reversed(renames.values()):
+                        if home in homes[entry.key] and begun.is_cut_above(entry.key):
+                            entry = begun.following(self._zmap, entry)
+                            break
+                    kept.setdefault(entry.object, {})[number] = entry
+                except NczfsError as error:
+                    problems[number] = error
+        for several in kept.values():
+            try:
+                told = put_together(self._zmap, list(several.values()), force=force)
+            except NczfsError as error:
+                told = [error] * len(several)
+            found_out = zip(several, told, strict=True)
+            problems.update((number, each) for number, each in found_out if each is not None)
+        staying = {entries[number].whole.key for number in problems}
+        for number, (_, begun) in reversed(renames.items()):
+            try:
+                begun.end(self._zmap, force=force, without=staying)
+            except NczfsError as error:
+                problems[number] = error
 
     def _put_unit(
         self, entries: Sequence[Found], problems: dict[int, NczfsError], *, force: bool

@@ -35,13 +35,14 @@ _Place = tuple[str, tuple[int, ...]]
 
 def read_entry(path: Path) -> SpoolEntry:
     """Read the entry in a separate file. Raises SpoolError: it is torn, or not an entry."""
-    records = read_records(path, RECORDS)
+    records = read_records(path, 1)
     try:
         match records[0].document["is"]:
             case kind if kind == CHUNK:
-                return KeptChunk.parsed(path, records)
+                is_less = len(records) < RECORDS  # of which none may be torn
+                return KeptChunk.parsed(path, read_records(path) if is_less else records)
             case kind if kind == RENAME:
-                return UnfinishedRename.parsed(path, records[0].document)
+                return UnfinishedRename.parsed(path, [each.document for each in records])
             case kind:
                 raise ValueError(f"{kind!r} is no entry")
     except _SENSELESS as error:

@@ -115,10 +115,16 @@ def write_records(path: Path, records: Sequence[Packed]) -> Path:
         file.close()
 
 
-def add_record(path: Path, record: Packed) -> None:
+def add_record(path: Path, record: Packed, *, durable: bool = False) -> None:
     """Add a record to an entry that has a file of its own; it survives the death of this process.
 
-    Raises NoSpace, OutOfDescriptors, Unavailable: it is not there.
+    Parameters
+    ----------
+    durable : it survives a power failure, too.
+
+    Raises
+    ------
+    NoSpace, OutOfDescriptors, Unavailable : it is not there.
     """
     data = b"".join(record)
     with disk(path):
@@ -128,6 +134,8 @@ def add_record(path: Path, record: Packed) -> None:
             if os.write(fd, data) < len(data):
                 os.ftruncate(fd, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(fd)
         finally:
             os.close(fd)
 

@@ -139,6 +139,10 @@ class Found:
             raise SpoolError(
                 f"{self.path}: says what other entries of the mount are; they go first"
             )
+        if any(self._places(each.entry) for each in self.home.found):
+            raise SpoolError(
+                f"{self.path}: says where other entries of the mount belong; they go first"
+            )
         files = (self.path,) if self.entry is None else self.entry.files
         with disk(self.path):
             for path in files:
@@ -146,6 +150,11 @@ class Found:
             if files and self.home.directory.exists():
                 sync_directory(self.home.directory)
         self.home.forget(self)
+
+    def _places(self, other: SpoolEntry | None) -> bool:
+        """Return whether it tells where another entry of the same mount belongs."""
+        begun = self.entry if isinstance(self.entry, UnfinishedRename) else None
+        return isinstance(other, KeptObject) and begun is not None and begun.is_cut_above(other.key)
 
 
 class Home:

@@ -63,12 +63,16 @@ class LiveFile:
         self._failure: Failure | None = None
         self.unanswered = UnansweredAttempts(store)
         self._lost = False
-        self.delivered = store.delivered.of(key, self._replaces)
+        self.delivered = store.delivered.of(key, self.replaces)
 
     @property
     def dirty(self) -> bool:
         """Return whether something is not in the store yet."""
         return self._generation != self._stored and self.linked
+
+    @property
+    def replaces(self) -> Version:
+        return self.base.version if self.base is not None else ABSENT
 
     @property
     def trouble(self) -> Trouble | None:
@@ -198,7 +202,7 @@ class LiveFile:
             if failure is not None and failure.attempt > seen and failure.generation >= wanted:
                 raise failure.error  # of an upload that began after this one was asked for
             with self._store.gate.inside(lambda: self.key):
-                self._become(*self._upload(self.key, self._replaces))
+                self._become(*self._upload(self.key, self.replaces))
 
     def truncate_at_once(self, size: int) -> None:
         """Set the size, and store it; the caller counts as a writer. Raises as `store`.
@@ -251,7 +255,7 @@ class LiveFile:
     def check_base(self) -> None:
         """Raise StaleHandle if another client replaced or deleted the object."""
         found = self._store.find(self.key)
-        if (found is None or found.version != self._replaces) and self._landed(self.key) is None:
+        if (found is None or found.version != self.replaces) and self._landed(self.key) is None:
             raise StaleHandle(f"{self.key}: replaced or deleted since it was opened")
 
     def stored_object(self) -> Stat | None:
@@ -361,7 +365,7 @@ class LiveFile:
             self.linked = not self._lost
             why = str(self._failure.error) if self._failure else "the mount ended with it open"
             try:
-                kept = self._store.keep(staged, self.key, self._replaces, why)
+                kept = self._store.keep(staged, self.key, self.replaces, why)
             except NczfsError as error:
                 log.critical("%s: lost: not stored (%s) and not kept: %s", self.key, why, error)
             else:
@@ -369,10 +373,6 @@ class LiveFile:
                     "%s: not stored (%s); `nczfs recover` puts it back: %s", self.key, why, kept
                 )
             return True
-
-    @property
-    def _replaces(self) -> Version:
-        return self.base.version if self.base is not None else ABSENT
 
     @property
     def _is_only_emptied(self) -> bool:
@@ -399,7 +399,7 @@ class LiveFile:
             self._emptied = self._generation
         self.mtime_ns = max(time.time_ns(), self.mtime_ns + 1)
         if self.linked and not emptied:
-            staged.note_unsaved(self.key, self._replaces)
+            staged.note_unsaved(self.key, self.replaces)
 
     def _upload(self, key: Key, replaces: Version | None) -> tuple[Stat, int]:
         """Store the current contents. Returns their version and their generation."""
@@ -421,7 +421,7 @@ class LiveFile:
         is_logged = self._staged is not None and self._staged.is_logged
         is_stored = all(isinstance(part, ByteRange) for part in parts)  # in what will be gone
         attempt = self._store.sent(parts) if is_logged or is_stored else None
-        if attempt is not None and key == self.key:
+        if attempt is not None:
             self._note_sent(attempt)
         try:
             if replaces == ABSENT and key != self.key:
@@ -462,7 +462,7 @@ class LiveFile:
                 return
             self._staged.rebase(self._store.base_of(base))
             if self.dirty and not self._is_only_emptied:
-                self._staged.note_stored(self.key, self._replaces)
+                self._staged.note_stored(self.key, self.replaces)
             else:
                 self._staged.note_saved()
 

@@ -98,7 +98,7 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
             if live.base is not None:
                 live.check_base()
         stats = _below(store, prefix)
-        with store.noted(prefix, goal) if stats or markers else nullcontext():
+        with store.noted(prefix, goal) if stats or markers or written else nullcontext() as note:
             sources = {
                 key: there.version
                 for key, live in written.items()
@@ -117,14 +117,26 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
                 if not left:
                     break
 
-            def follow(live: LiveFile) -> None:
-                base, generation = stored.get(live.key, (copies.get(live.key), None))
+            def copy_of(live: LiveFile) -> tuple[Stat | None, int | None]:
+                copy, generation = stored.get(live.key, (copies.get(live.key), None))
                 if live.key in copies and live.base and sources[live.key] != live.base.version:
-                    base = None  # the copy is another client's, and of another version
+                    copy = None  # it is another client's, and of another version
+                return copy, generation
+
+            def follow(live: LiveFile) -> None:
+                base, generation = copy_of(live)
                 goal_key = new_key(live.key)
                 live.moved(goal_key, base, generation)
                 files.rename(live, goal_key)
 
+            if note is not None:
+                note.copied(
+                    {
+                        (live.key, live.replaces): made.version
+                        for live in opened
+                        if (live.writers or live.dirty) and (made := copy_of(live)[0]) is not None
+                    }
+                )
             left = [stat for stat in stats.values() if sources.get(stat.key) == stat.version]
             gone: set[Key] = set()
             try:

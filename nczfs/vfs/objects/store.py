@@ -18,7 +18,7 @@ from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.metadata.listings import LISTED_ENTRIES_MAX
 from nczfs.engine.pools import Pools
 from nczfs.engine.spool.basis import Sent, sent
-from nczfs.engine.spool.renames import noted
+from nczfs.engine.spool.renames import Note, noted
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import (
     Conflict,
@@ -319,7 +319,7 @@ class ObjectStore:
         self.each(lambda marked: self.zmap.mark(Prefix(moved(marked, prefix, goal))), markers)
         self.each(self.zmap.unmark, markers)
 
-    def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[None]:
+    def noted(self, prefix: Prefix, goal: Prefix) -> AbstractContextManager[Note]:
         """Note a rename during the block, so that others can finish an interrupted one."""
         return noted(self._spool, prefix, goal)
 

@@ -11,9 +11,10 @@ from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import heading, write_records
 from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.renames import UnfinishedRename, noted
-from nczfs.engine.spool.space import SUFFIX, Spool
+from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.errors import Conflict, SpoolError, Unavailable
 from nczfs.testing.faults import Fault, Faulty
+from nczfs.zmap.base import ABSENT, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.contents import objects_of
@@ -47,7 +48,29 @@ def test_a_rename_is_noted_until_it_has_ended(tmp_path: Path) -> None:
     assert not path.exists()
     with pytest.raises(Unavailable), noted(spool, Prefix("a"), Prefix("b")):
         raise Unavailable("no connection")
-    assert len(list(tmp_path.glob(f"*/*{SUFFIX}"))) == 1
+    (path,) = tmp_path.glob(f"*/*{SUFFIX}")
+    entry = read_entry(path)
+    assert isinstance(entry, UnfinishedRename)
+    assert entry.has_failed
+    assert not entry.is_cut_above("a/x")
+    spool.close()
+
+
+def test_copies_are_noted_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A kill may come while they are."""
+    spool = Spool(tmp_path, "memory://s", survives=Survives.KILL)
+    copies = {(Key("a/x"), Version("1")): Version("2"), (Key("a/y"), ABSENT): Version("3")}
+    with noted(spool, Prefix("a"), Prefix("b")) as note:
+        (path,) = tmp_path.glob(f"*/*{SUFFIX}")
+        before = path.read_bytes()
+        note.copied(copies)
+        whole = path.read_bytes()
+        for size in range(len(before), len(whole) + 1):
+            path.write_bytes(whole[:size])
+            entry = read_entry(path)
+            assert isinstance(entry, UnfinishedRename)
+            assert entry.is_cut_above("a/x")
+            assert entry.copies == (copies if size == len(whole) else {})
     spool.close()
 
 
