@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,24 +12,18 @@ from typing import Any
 
 @contextmanager
 def counted_calls() -> Iterator[Counter[str]]:
-    """The calls within the block, by the file of the function.
-
-    Those that the end of other objects makes are not among them: they are collected before.
-    """
+    """The calls within the block, by the file of the function."""
     calls: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":
             calls[frame.f_code.co_filename] += 1
 
-    gc.collect()
-    gc.disable()
     sys.setprofile(note)
     try:
         yield calls
     finally:
         sys.setprofile(None)
-        gc.enable()
 
 
 @contextmanager

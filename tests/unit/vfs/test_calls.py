@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from nczfs.engine.metadata import documents
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import mount_tree
@@ -16,6 +17,12 @@ from tests.support.copies import new_url
 from tests.support.trees import find
 
 ROWS = np.zeros(4, "<i4")
+
+
+@pytest.fixture(autouse=True)
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known stays fresh, however long it takes to count."""
+    monkeypatch.setattr(documents, "NEAR_TTL_S", 3600.0)
 
 
 def dataset_of(count: int) -> str:
