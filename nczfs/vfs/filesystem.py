@@ -254,7 +254,7 @@ class TreeFileSystem(FileSystem):
         # may be an earlier one than the last that it was sent. It comes in parts, cut at pages.
         known, goes_on = inode.sent_size, inode.appended == (handle, offset)
         is_page = inode.mappable > 0 and offset % PAGE_BYTES == 0 and offset < (known or 0)
-        is_page = is_page and not goes_on
+        is_page &= not goes_on
         write = file.append if file.appending and known is not None and not is_page else file.write
         judging = self.kernel.changing() if file.judges_writes else nullcontext()
         with judging, self.kernel.writing(inode):

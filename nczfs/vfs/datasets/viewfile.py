@@ -296,8 +296,8 @@ class OpenView(OpenFile):
     def read_if_cached(self, offset: int, size: int) -> Buffer | None:
         ahead = self._ahead_of_now()
         ahead.note(offset, size)
-        if offset + size > self.layout.size:
-            return None  # `read` looks whether it has become longer
+        if offset + size > self.layout.size and self._longer() is not self.layout:
+            return None
         found = ahead.if_ready(offset, size)
         if found is None:
             found = read_if_cached(self.layout, offset, size, self._fresh_since)

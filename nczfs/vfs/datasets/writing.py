@@ -71,7 +71,6 @@ class WritingView(OpenFile):
         lease.begin()
         self._lock = threading.Lock()
         self._reader = new_reader()
-        self._known_layout = layout()
         self._held: tuple[int, bytes] | None = None
         self._rewrite = Rewrite() if rewrite else None
         self._writes = self._answered = 0  # all writes, and those that a flush acknowledged
@@ -258,13 +257,9 @@ class WritingView(OpenFile):
 
     def _current_layout(self) -> Layout:
         """Return the present layout. Raises StaleHandle: elements are at other places in it."""
-        layout = self._find_layout()
-        if layout is not self._known_layout:
-            if not layout.continues(self._known_layout):
-                raise StaleHandle(
-                    f"{self._place}: its variable has another shape since it was opened"
-                )
-            self._known_layout = layout
+        layout, shown = self._find_layout(), self._reader.layout
+        if layout is not shown and not layout.continues(shown):
+            raise StaleHandle(f"{self._place}: its variable has another shape since it was opened")
         return layout
 
     def _beyond_end(self) -> NotPermitted:
