@@ -326,3 +326,21 @@ def test_elements_of_variable_length_are_nothing_without_their_variable(spool: S
         saved = save(spool, io, frozen(np.array(["a", "b", "c"], object), np.ones(3, bool)))
     with pytest.raises(SpoolError, match="cannot be interpreted without their variable"):
         kept(saved.path).values(np.dtype(object))
+
+
+def test_an_export_of_elements_of_variable_length_has_them_as_the_codecs_do(spool: Spool) -> None:
+    zmap = MemoryZMap()
+    with open_zmap(zmap, "w", format="zarr2") as dataset:
+        v = dataset.create_variable("v", (2,), str, chunks=(2,))
+        io = dataset._dataset.array(v.description).writer()
+        values = np.array(["a", "ö"], object)
+        entry = kept(save(spool, io, frozen(values)).path)
+        exported = entry.export(spool.directory / "out")
+        assert exported.name == "out.chunk"
+        assert io.pipeline((0,)).decode(exported.read_bytes()).tolist() == ["a", "ö"]
+    data = bytearray(entry.files[0].read_bytes())
+    data[-3] ^= 1
+    entry.files[0].write_bytes(data)
+    with pytest.raises(SpoolError, match="damaged: the checksum of its values is wrong"):
+        entry.export(spool.directory / "again")
+    exported.unlink()

@@ -170,3 +170,32 @@ def test_by_force_the_latest_of_several_counts_where_they_have_the_same(tmp_path
     with pytest.raises(SpoolError, match="the version with bytes 0 to 1 is gone"):
         put_together(zmap, [part], force=True)
     assert stored(zmap) == b"ac"
+
+
+def test_by_force_the_rest_is_what_the_latest_was_made_from(tmp_path: Path) -> None:
+    """An older one was made from a version that is gone."""
+    zmap = MemoryZMap()
+    older = kept(tmp_path, zmap.write(KEY, b"0123"), b"a\0\0\0", ((1, 4),))
+    latest = kept(tmp_path, zmap.write(KEY, b"4567"), b"\0b\0\0", ((0, 1), (2, 4)))
+    assert put_together(zmap, [older, latest], force=True) == [None, None]
+    assert stored(zmap) == b"ab67"
+
+
+def test_an_object_of_which_the_spool_has_no_byte_is_in_no_other_of_its_size(
+    tmp_path: Path,
+) -> None:
+    """It became shorter; an empty one is like every empty one."""
+    zmap = MemoryZMap()
+    version = zmap.write(KEY, b"0123")
+    shorter, empty = kept(tmp_path, version, b"\0\0", ((0, 2),)), kept(tmp_path, version, b"")
+    zmap.write(KEY, b"45")
+    with pytest.raises(SpoolError, match="another client has replaced it since"):
+        put(zmap, shorter)
+    zmap.write(KEY, b"")
+    put(zmap, empty)
+    assert stored(zmap) == b""
+
+
+def test_an_export_has_the_bytes(tmp_path: Path) -> None:
+    copy = kept(tmp_path, ABSENT).export(tmp_path / "copy")
+    assert (copy, copy.read_bytes()) == (tmp_path / "copy", b"new")
