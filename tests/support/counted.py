@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -50,9 +51,9 @@ class CountedStore(MemoryZMap):
             raise Unavailable("no route")
         return super().stat(key)
 
-    def search(self, prefix: Prefix) -> list[Entry]:  # type: ignore[override]
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
         self.searches += 1
-        return list(super().search(prefix))
+        return super().search(prefix)
 
 
 def new_store() -> CountedStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
@@ -18,7 +18,7 @@ from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.arrays.pieces import part_of, run_of, starts_at
 from nczfs.engine.arrays.selection import ChunkSelection
-from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Fetched, UnitIndex
+from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Confirmed, Fetched
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
 from nczfs.engine.chunks.fill import fill_chunk
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
 _SMALL_BYTES, _SMALL_MAX = 256 << 10, 64  # of chunks that a thread loads one after the other
+_CONFIRMED_MAX = 32  # chunks: to ask a disk takes less time than to pass it to another thread
 _LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
 
 Claimed: TypeAlias = "tuple[ChunkIndex, int]"
@@ -172,10 +173,7 @@ class ArrayChunks:
         A chunk that is one run of `out` is decoded into it, so after an error `out` is undefined.
         """
         self.stored.check()
-        if len(selections) == 1:
-            halves: Sequence[Fetched] = [self.source.fetch(selections[0].chunk, None)]
-        else:
-            halves = self.source.fetch_several([(each.chunk, None) for each in selections])
+        halves = self.source.fetch_several([(each.chunk, None) for each in selections])
         with self.pools.decoding() as scratch:
             for selected, decode in zip(selections, halves, strict=True):
                 target = run_of(selected, self.description.grid.extent(selected.chunk), out)
@@ -258,24 +256,28 @@ class ArrayChunks:
 
         Parameters
         ----------
-        near : the store answers so soon that a thread loads several small chunks.
+        near : the store answers so soon that a thread loads several small chunks, or confirms
+            several that are in memory.
         """
-        indexes = islice(indexes, max(1, self.capacity))
-        if not self.source.is_grouped:
-            while near and (some := list(islice(indexes, self._small_count))):
-                claims = (self._claim(index, fresh_since) for index in some)
-                if wanted := [each for each in claims if each is not None]:
-                    self._fetch(wanted, tally, fresh_since)
-            for index in indexes:
-                self.request(index, tally, fresh_since)
-            return
-        units: dict[UnitIndex, list[Claimed]] = {}
-        for index in indexes:
-            claimed = self._claim(index, fresh_since)
-            if claimed is not None:
-                units.setdefault(self.source.unit(index), []).append(claimed)
-        for together in units.values():
-            self._fetch(together, tally, fresh_since)
+        together: dict[Hashable, list[Claimed]] = {}
+        for index in islice(indexes, max(1, self.capacity)):
+            if (claimed := self._claim(index, fresh_since)) is None:
+                continue
+            of, most = self._companions(index, near=near)
+            together.setdefault(of, []).append(claimed)
+            if len(together[of]) >= most:
+                self._fetch(together.pop(of), tally, fresh_since)
+        for some in together.values():
+            self._fetch(some, tally, fresh_since)
+
+    def _companions(self, index: ChunkIndex, *, near: bool) -> tuple[Hashable, float]:
+        """Return what a chunk has in common with those it is fetched with, and their number."""
+        if self.source.is_grouped:
+            return self.source.unit(index), math.inf
+        if not near:
+            return index, 1
+        is_known = self._cache.peek((self.stored, index), -math.inf, share=0.0) is not None
+        return is_known, _CONFIRMED_MAX if is_known else self._small_count
 
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
@@ -370,24 +372,23 @@ class ArrayChunks:
 
     def _is_missing(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a listing has shown that the store lacks a chunk. Never blocks."""
-        if (io := self._listed) is None:
-            return False
-        unit = io.unit(index)
-        if self._cache.absences.known(self.stored, io, unit, fresh_since) is None:
-            return False
-        return self._may_be_missing(unit)
+        return self._missing_at(self._cache.absences.known, index, fresh_since) is not None
 
-    def _listed_as_missing(self, index: ChunkIndex, fresh_since: float) -> float | None:
-        """Return when the store lacked a chunk; None: no listing shows that, nor is worth it."""
+    def _missing_at(
+        self, absence: Callable[..., float | None], index: ChunkIndex, fresh_since: float
+    ) -> float | None:
+        """Return when a listing has shown that the store lacks a chunk.
+
+        Parameters
+        ----------
+        absence : `Absences.known`, or `Absences.find`, which lists what is worth it.
+        """
         if (io := self._listed) is None:
             return None
         unit = io.unit(index)
-        as_of = self._cache.absences.find(self.stored, io, unit, fresh_since)
-        return as_of if self._may_be_missing(unit) else None
-
-    def _may_be_missing(self, unit: UnitIndex) -> bool:
-        """Return whether a unit was not stored here: some servers list new objects late."""
-        return not self._writeback.has_stored((self.stored, unit))
+        as_of = absence(self.stored, io, unit, fresh_since)
+        # Some servers list new objects late.
+        return None if self._writeback.has_stored((self.stored, unit)) else as_of
 
     def _filled(self, index: ChunkIndex, as_of: float) -> LoadedChunk:
         """Return a chunk that the store lacked at some time."""
@@ -398,7 +399,7 @@ class ArrayChunks:
         self, index: ChunkIndex, tally: Tally, fresh_since: float, known: LoadedChunk | None
     ) -> LoadedChunk:
         self.stored.check()
-        as_of = self._listed_as_missing(index, fresh_since)
+        as_of = self._missing_at(self._cache.absences.find, index, fresh_since)
         if as_of is not None:
             loaded = self._filled(index, as_of)
         else:
@@ -429,7 +430,10 @@ class ArrayChunks:
         return (index, nbytes) if self._cache.start_load(chunk_id, nbytes, fresh_since) else None
 
     def _fetch(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> bool:
-        """Fetch claimed chunks of one unit in another thread. Returns False if that has ended."""
+        """Fetch claimed chunks in another thread. Returns False if that has ended.
+
+        They are of one unit, or small, or in memory.
+        """
         try:
             self.pools.fetch.submit(self._fetch_ahead, claimed, tally, fresh_since)
         except RuntimeError as error:  # the engine is closing, or the interpreter is ending
@@ -438,39 +442,36 @@ class ArrayChunks:
         return True
 
     def _fetch_ahead(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
+        is_unit = self.source.is_grouped
+        are_small = not is_unit and 1 < len(claimed) <= self._small_count
+        for some in [claimed] if is_unit else ([each] for each in claimed):
+            self._fetch_unit(some, tally, fresh_since, are_small=are_small)
+
+    def _fetch_unit(
+        self, claimed: list[Claimed], tally: Tally, fresh_since: float, *, are_small: bool
+    ) -> None:
+        """Fetch chunks of one unit; decode them in another thread, unless they are small."""
         wanted = [(index, self._cache.known((self.stored, index))) for index, _ in claimed]
         try:
             self.stored.check()
-            if (as_of := self._listed_as_missing(claimed[0][0], fresh_since)) is not None:
+            find, first = self._cache.absences.find, claimed[0][0]
+            if (as_of := self._missing_at(find, first, fresh_since)) is not None:
                 for (index, reserved), (_, known) in zip(claimed, wanted, strict=True):
                     filled = self._filled(index, as_of)
                     self._cache.finish_load((self.stored, index), reserved, filled, known)
                 return
-            if len(wanted) == 1:
-                halves: Sequence[Fetched] = [self.source.fetch(*wanted[0])]
-            elif not self.source.is_grouped:
-                self._load_ahead(claimed, wanted, tally)
-                return
-            else:
-                halves = self.source.fetch_several(wanted)
+            halves = self.source.fetch_several(wanted)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail(claimed, _told(error))
+            self._fail(claimed, error)
             return
         for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
+            if are_small or isinstance(decode, Confirmed):
+                self._settle(each, known, decode, tally)
+                continue
             try:
                 self.pools.decode.submit(self._settle, each, known, decode, tally)
             except RuntimeError as error:
                 self._fail([each], Unavailable(str(error)))
-
-    def _load_ahead(
-        self,
-        claimed: Sequence[Claimed],
-        wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]],
-        tally: Tally,
-    ) -> None:
-        """Load small chunks of several units one after the other; each has its own error."""
-        for each, (index, known) in zip(claimed, wanted, strict=True):
-            self._settle(each, known, partial(self.source.load, index, known), tally)
 
     def _settle(
         self, claimed: Claimed, known: LoadedChunk | None, decode: Fetched, tally: Tally
@@ -481,19 +482,15 @@ class ArrayChunks:
             self.stored.check()
             self._cache.finish_load((self.stored, index), reserved, loaded, known)
         except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail([claimed], _told(error))
+            self._fail([claimed], error)
 
-    def _fail(self, claimed: list[Claimed], error: NczfsError) -> None:
+    def _fail(self, claimed: list[Claimed], error: Exception) -> None:
+        if not isinstance(error, NczfsError):
+            log.error("loading a chunk ahead failed", exc_info=error)
+            error = Unavailable(f"loading a chunk failed: {error!r}")
         for index, reserved in claimed:
             self._cache.fail_load((self.stored, index), reserved, error)
 
     def _as_fresh(self, fresh_since: float) -> float:
         """Return since when computed values must be known: since the last change of an input."""
         return max(fresh_since, *(array.changed_at for array in self._inputs))
-
-
-def _told(error: Exception) -> NczfsError:
-    if isinstance(error, NczfsError):
-        return error
-    log.error("loading a chunk ahead failed", exc_info=error)
-    return Unavailable(f"loading a chunk failed: {error!r}")

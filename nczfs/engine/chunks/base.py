@@ -14,6 +14,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Confirmation
 from nczfs.model.grid import ChunkGrid, ChunkIndex
 from nczfs.model.hierarchy import ArrayDescription
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import Part, Stat, Version
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.run import ListedRange
@@ -25,6 +26,18 @@ UnitIndex: TypeAlias = "tuple[int, ...]"
 
 Fetched: TypeAlias = "Callable[[], LoadedChunk]"
 """The half of a load that computes, after the half that waits for a store."""
+
+
+@frozen
+class Confirmed:
+    """The half of a load that has nothing to compute: the chunk is what was known of it."""
+
+    loaded: LoadedChunk
+
+    def __call__(self) -> LoadedChunk:
+        """Return what was known."""
+        return self.loaded
+
 
 Sending: TypeAlias = "Callable[[Sequence[Part], Version | None], None]"
 """Called just before an object is sent, with its parts and the version that it replaces."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from nczfs import metrics
 from nczfs.buffers import Values
-from nczfs.engine.chunks.base import Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.base import Confirmed, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.unitio import UnitIO
@@ -44,7 +44,7 @@ class ChunkIO(UnitIO):
                 and known.version is not None
                 and self._zmap.stat(key).version == known.version
             ):
-                return lambda: known
+                return Confirmed(known)
             usual, limit = self._usual_bytes, self._bytes_max
             blob = self._zmap.read(key, 0, usual)
             if usual < blob.object_size <= limit:

@@ -13,7 +13,7 @@ import numpy as np
 from nczfs import metrics
 from nczfs.buffers import Buffer, Values
 from nczfs.codecs.base import MEMORY_BYTES
-from nczfs.engine.chunks.base import Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.base import Confirmed, Fetched, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
@@ -163,7 +163,7 @@ class ShardIO(UnitIO):
             version = self.version(unit)
             for chunk, known in wanted:
                 if known is not None and known.version == version:
-                    halves[chunk] = partial(_same, known)
+                    halves[chunk] = Confirmed(known)
         missing = [chunk for chunk, _ in wanted if chunk not in halves]
         if missing:
             found, now = self._read(unit, missing)
@@ -468,10 +468,6 @@ class ShardIO(UnitIO):
 
 def _named(chunk: ChunkIndex) -> str:
     return f"chunk [{', '.join(map(str, chunk))}]"
-
-
-def _same(known: LoadedChunk) -> LoadedChunk:
-    return known
 
 
 def _raise(error: CodecError) -> LoadedChunk:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import field
+from itertools import chain, islice
 from typing import Final
 
 from nczfs.engine import headway
@@ -26,11 +28,15 @@ class _Listing:
     Attributes
     ----------
     is_whole : whether these are all names.
+    rest : the search that has found them and would go on, until somebody takes it.
+    changes : how many changes had been noted when it began.
     """
 
     entries: dict[str, Entry]
     checked_at: float
     is_whole: bool = True
+    rest: list[Iterator[Entry]] = field(default_factory=list)
+    changes: int = 0
 
 
 class Listings:
@@ -57,18 +63,25 @@ class Listings:
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """Yield the names below a prefix, from memory or page by page from the store."""
         listing = self._fresh(prefix)
-        if listing is not None and listing.is_whole:
+        known: dict[str, Entry] = {}
+        if listing is not None:
             with self._lock:
-                known = list(listing.entries.values())
-            yield from known
-            return
-        started_at, changes = self._clock(), self._changes
+                known = dict(listing.entries)
+            yield from known.values()
+            if listing.is_whole:
+                return
         entries: dict[str, Entry] = {}
-        for entry in self._zmap.search(prefix):
+        started_at, changes = self._clock(), self._changes
+        found = self._rest(listing) if listing is not None else None
+        if listing is not None and found is not None:
+            entries |= known
+            started_at, changes = listing.checked_at, listing.changes
+        for entry in found or self._zmap.search(prefix):
             if len(entries) < LISTED_ENTRIES_MAX:
                 entries[entry.name] = entry
                 headway.make()
-            yield entry
+            if entry.name not in known:
+                yield entry
         if len(entries) < LISTED_ENTRIES_MAX:
             self._keep(prefix, _Listing(entries, started_at), changes)
 
@@ -80,17 +93,16 @@ class Listings:
         if self._fresh(prefix) is not None:
             return
         started_at, changes = self._clock(), self._changes
-        entries: dict[str, Entry] = {}
-        is_whole = True
         try:
-            for entry in self._zmap.search(prefix):
-                if len(entries) == GLANCE_ENTRIES:
-                    is_whole = False
-                    break
-                entries[entry.name] = entry
+            found = self._zmap.search(prefix)
+            entries = {entry.name: entry for entry in islice(found, GLANCE_ENTRIES)}
+            one_more = next(found, None)
         except NczfsError:
             return
-        self._keep(prefix, _Listing(entries, started_at, is_whole), changes)
+        rest: list[Iterator[Entry]] = []
+        if one_more is not None:
+            rest.append(chain([one_more], found))
+        self._keep(prefix, _Listing(entries, started_at, one_more is None, rest, changes), changes)
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
         """Return whether it is known what `name` is below `prefix`, and what it is."""
@@ -235,6 +247,13 @@ class Listings:
         """Note a change, so that listings under way, which may lack it, are not cached."""
         with self._lock:
             self._changes += 1
+
+    def _rest(self, listing: _Listing) -> Iterator[Entry] | None:
+        """Take the search that goes on after a listing; None: it is taken, or may lack changes."""
+        with self._lock:
+            if listing.changes != self._changes or not listing.rest:
+                return None
+            return listing.rest.pop()
 
     def _keep(self, prefix: Prefix, listing: _Listing, changes: int) -> None:
         with self._lock:  # or a change comes in between, and is in neither

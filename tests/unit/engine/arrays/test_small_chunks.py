@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nczfs.engine.arrays import selectionreader
+from nczfs.engine.arrays import arraychunks, selectionreader
+from nczfs.engine.arrays.array import now
 from nczfs.engine.arrays.arraychunks import ArrayChunks, Claimed
 from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.dataset import Engine
@@ -114,11 +115,9 @@ def in_objects() -> CountedStore:
     return store
 
 
-def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A task for each took ten times as long as loading a chunk that is missing."""
-    store = in_objects()
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many chunks a thread was given, each time."""
     together: list[int] = []
     real = ArrayChunks._fetch
 
@@ -127,6 +126,14 @@ def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
         return real(self, claimed, tally, since)
 
     monkeypatch.setattr(ArrayChunks, "_fetch", fetch)
+    return together
+
+
+def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
+    together: list[int],
+) -> None:
+    """A task for each took ten times as long as loading a chunk that is missing."""
+    store = in_objects()
     dataset = opened(store, Engine(EngineOptions()))
     array = dataset.array(variable(dataset, "v"))
     array.request_run(0, 64, Tally(), 0.0)
@@ -152,3 +159,38 @@ def test_tiny_chunks_of_a_near_store_are_loaded_by_the_reader_itself(
     out = np.empty(40, "i4")
     dataset.array(variable(dataset, "v")).read_run(24, out, Tally())
     assert out.tolist() == [*range(24, 64)]
+
+
+@pytest.mark.parametrize("is_small", [True, False], ids=["small", "large"])
+def test_a_thread_confirms_several_chunks_that_are_in_memory(
+    together: list[int], monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    """However large they are. One has changed since, one is damaged, and one is gone."""
+    if not is_small:
+        monkeypatch.setattr(arraychunks, "_SMALL_MAX", 1)
+    store = CountedStore(near=True)
+    put_json(store, ".zgroup", {"zarr_format": 2})
+    put_array(store, "v", np.arange(1, 65, dtype="<i4"), (4,))
+    dataset = opened(store, Engine(EngineOptions()))
+    array = dataset.array(variable(dataset, "v"))
+    out = np.empty(64, "i4")
+    array.read_run(0, out, Tally())
+    store.write(parse_key("v/2"), np.full(4, -2, "<i4").tobytes())
+    store.write(parse_key("v/3"), b"abc")
+    store.delete(parse_key("v/5"))
+    before, since = sum(store.reads[f"v/{chunk}"] for chunk in range(16)), now()
+    array.request_run(0, 64, Tally(), since)
+    assert together == [16]
+    for chunk in range(16):
+        part = out[4 * chunk : 4 * chunk + 4]
+        if chunk == 3:
+            with pytest.raises(CorruptChunk, match="v/3"):
+                array.read_run(4 * chunk, part, Tally(), since)
+        else:
+            array.read_run(4 * chunk, part, Tally(), since)
+    expected = np.arange(1, 65).reshape(16, 4)
+    expected[2], expected[5] = -2, 0
+    found = np.delete(out.reshape(16, 4), 3, 0)
+    assert found.tolist() == np.delete(expected, 3, 0).tolist()
+    # What has not changed is not read, and what has is read once: the damaged one may be twice.
+    assert sum(store.reads[f"v/{chunk}"] for chunk in range(16)) - before <= 5
