@@ -256,6 +256,7 @@ class Listings:
             return listing.rest.pop()
 
     def _keep(self, prefix: Prefix, listing: _Listing, changes: int) -> None:
+        count = len(listing.entries) + SHORT_LISTING * len(listing.rest)  # which has a page
         with self._lock:  # or a change comes in between, and is in neither
             if changes == self._changes:
-                self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))
+                self._listings.put(prefix, listing, _ENTRY_BYTES * count)

@@ -356,6 +356,21 @@ def test_a_search_goes_on_only_where_nothing_has_changed_since(
     assert store.searches == ["a", "a"]
 
 
+def test_the_page_of_a_search_that_goes_on_counts_until_it_has_ended(
+    store: Far, clock: Time
+) -> None:
+    options = EngineOptions(metadata_ttl_s=TTL_S)
+    pools, ledger = Pools(options), Ledger(1 << 30)
+    cache = MetadataCache(store, options, pools, clock, ledger)
+    for number in range(GLANCE_ENTRIES + 1):
+        store.write(Key(f"a/{number:04}"), b"")
+    cache.fetch({}, A)
+    begun = ledger.used_bytes
+    assert len(list(cache.entries(A))) == GLANCE_ENTRIES + 1
+    assert ledger.used_bytes < begun * 2 / 3
+    pools.close()
+
+
 def test_two_who_list_a_long_level_at_once_get_all_of_it(store: Far, cache: MetadataCache) -> None:
     names = [f"{number:04}" for number in range(GLANCE_ENTRIES + 3)]
     for name in names:
