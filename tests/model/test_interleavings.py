@@ -88,7 +88,9 @@ class World:
         self.contents = {"a": bytearray(64), "b": bytearray(64)}
         self.names = {"a": "dir/a", "b": "dir/b"}
         self.v = [open_file(self.fs, V) for _ in range(2)]
-        self.r = open_file(self.fs, R, os.O_RDWR | os.O_APPEND)
+        # The kernel sends one append after another; here they come at once. A file that could be
+        # mapped would take the second one for a page of a mapping, for it begins at 0, too.
+        self.r = open_file(self.fs, R, os.O_WRONLY | os.O_APPEND)
         self.a = [open_file(self.fs, "objects/dir/a") for _ in range(2)]
         self.inode_of_a = find(self.fs, "objects/dir/a").ino
         self.s = [open_file(self.fs, S) for _ in range(2)]
