@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Final
 
@@ -27,16 +27,17 @@ class _Listing:
 
     Attributes
     ----------
+    checked_at : when the search for them began.
+    changes : how many changes had been noted then.
     is_whole : whether these are all names.
     rest : the search that has found them and would go on, until somebody takes it.
-    changes : how many changes had been noted when it began.
     """
 
     entries: dict[str, Entry]
     checked_at: float
+    changes: int
     is_whole: bool = True
     rest: list[Iterator[Entry]] = field(default_factory=list)
-    changes: int = 0
 
 
 class Listings:
@@ -70,20 +71,18 @@ class Listings:
             yield from known.values()
             if listing.is_whole:
                 return
-        entries: dict[str, Entry] = {}
-        started_at, changes = self._clock(), self._changes
-        found = self._rest(listing) if listing is not None else None
-        if listing is not None and found is not None:
-            entries |= known
-            started_at, changes = listing.checked_at, listing.changes
-        for entry in found or self._zmap.search(prefix):
-            if len(entries) < LISTED_ENTRIES_MAX:
-                entries[entry.name] = entry
+        if listing is not None and (rest := self._rest(listing)) is not None:
+            begun, found = replace(listing, entries=dict(known), is_whole=True), rest
+        else:
+            begun, found = self._begun(), self._zmap.search(prefix)
+        for entry in found:
+            if len(begun.entries) < LISTED_ENTRIES_MAX:
+                begun.entries[entry.name] = entry
                 headway.make()
             if entry.name not in known:
                 yield entry
-        if len(entries) < LISTED_ENTRIES_MAX:
-            self._keep(prefix, _Listing(entries, started_at), changes)
+        if len(begun.entries) < LISTED_ENTRIES_MAX:
+            self._keep(prefix, begun)
 
     def glance(self, prefix: Prefix) -> None:
         """List the names below a prefix with one request, unless they are known.
@@ -92,17 +91,16 @@ class Listings:
         """
         if self._fresh(prefix) is not None:
             return
-        started_at, changes = self._clock(), self._changes
+        begun = self._begun()
         try:
             found = self._zmap.search(prefix)
-            entries = {entry.name: entry for entry in islice(found, GLANCE_ENTRIES)}
+            begun.entries.update((entry.name, entry) for entry in islice(found, GLANCE_ENTRIES))
             one_more = next(found, None)
         except NczfsError:
             return
-        rest: list[Iterator[Entry]] = []
         if one_more is not None:
-            rest.append(chain([one_more], found))
-        self._keep(prefix, _Listing(entries, started_at, one_more is None, rest, changes), changes)
+            begun = replace(begun, is_whole=False, rest=[chain([one_more], found)])
+        self._keep(prefix, begun)
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
         """Return whether it is known what `name` is below `prefix`, and what it is."""
@@ -143,7 +141,7 @@ class Listings:
 
     def has_keys(self, prefix: Prefix) -> bool:
         """Return whether a prefix has a key below it, or a marker. Lists one page at most."""
-        started_at, changes = self._clock(), self._changes
+        begun = self._begun()
         parent, _, name = prefix.rpartition("/")
         known, entry = self.known_entry(Prefix(parent), name) if prefix else (False, None)
         if known and (entry is None or entry.is_prefix):
@@ -155,7 +153,7 @@ class Listings:
             return next(iter(self.entries(prefix)), None) is not None
         exists = self._zmap.exists(prefix)
         if not exists:
-            self._keep(prefix, _Listing({}, started_at), changes)
+            self._keep(prefix, begun)
         return exists
 
     def stored(self, stat: Stat) -> None:
@@ -241,12 +239,16 @@ class Listings:
             return None
         entry = listing.entries.get(name)
         is_there = entry is not None and entry.is_prefix
-        return None if is_there else _Listing({}, listing.checked_at)
+        return None if is_there else _Listing({}, listing.checked_at, listing.changes)
 
     def _note_change(self) -> None:
         """Note a change, so that listings under way, which may lack it, are not cached."""
         with self._lock:
             self._changes += 1
+
+    def _begun(self) -> _Listing:
+        """Return an empty listing, of what is searched from now on."""
+        return _Listing({}, self._clock(), self._changes)
 
     def _rest(self, listing: _Listing) -> Iterator[Entry] | None:
         """Take the search that goes on after a listing; None: it is taken, or may lack changes."""
@@ -255,8 +257,8 @@ class Listings:
                 return None
             return listing.rest.pop()
 
-    def _keep(self, prefix: Prefix, listing: _Listing, changes: int) -> None:
+    def _keep(self, prefix: Prefix, listing: _Listing) -> None:
         count = len(listing.entries) + SHORT_LISTING * len(listing.rest)  # which has a page
         with self._lock:  # or a change comes in between, and is in neither
-            if changes == self._changes:
+            if listing.changes == self._changes:
                 self._listings.put(prefix, listing, _ENTRY_BYTES * count)

@@ -65,12 +65,12 @@ def written(start: int, *values: int, basis: Basis = NEWER) -> Written:
     return Written((start // 3,), flags, whole, basis)
 
 
-def fill_shard(zmap: _Store, io: ChunkStore, *, without: int | None = None) -> None:
+def fill_shard(zmap: _Store, io: ChunkStore, *, damaged: int | None = None) -> None:
     """Store 0 to 5; a chunk may be damaged."""
     io.store((0,), {(n,): np.arange(3 * n, 3 * n + 3, dtype="<i4") for n in (0, 1)}, None)
-    if without is not None:
+    if damaged is not None:
         data = bytearray(zmap.read(SHARD).data)
-        data[without * CHUNK_BYTES] ^= 1
+        data[damaged * CHUNK_BYTES] ^= 1
         zmap.write(SHARD, bytes(data))
 
 
@@ -129,7 +129,7 @@ def test_beside_a_damaged_chunk_the_others_of_its_object_are_told_apart(
     zmap: _Store, io: ChunkStore, damaged: int
 ) -> None:
     """Whether they can be stored is up to the object: all its chunks lie in it."""
-    fill_shard(zmap, io, without=damaged)
+    fill_shard(zmap, io, damaged=damaged)
     several = [written(0, 0, basis=OLDER), written(3, 3, basis=OLDER)]
     told = overlay(zmap, io, (0,), several, force=False)
     assert [isinstance(each, CodecError) for each in told] == [damaged == 0, damaged == 1]
@@ -139,7 +139,7 @@ def test_beside_a_damaged_chunk_the_others_of_its_object_are_told_apart(
 def test_a_damaged_chunk_that_was_written_whole_in_several_parts_is_replaced(
     zmap: _Store, io: ChunkStore
 ) -> None:
-    fill_shard(zmap, io, without=1)
+    fill_shard(zmap, io, damaged=1)
     assert overlay(zmap, io, (0,), [written(3, 30, 40), written(5, 50)], force=False) == [None] * 2
     assert shard(io) == [0, 1, 2, 30, 40, 50]
 
