@@ -442,15 +442,18 @@ class ArrayChunks:
         return True
 
     def _fetch_ahead(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
-        is_unit = self.source.is_grouped
-        are_small = not is_unit and 1 < len(claimed) <= self._small_count
-        for some in [claimed] if is_unit else ([each] for each in claimed):
-            self._fetch_unit(some, tally, fresh_since, are_small=are_small)
+        if self.source.is_grouped:
+            self._fetch_unit(claimed, tally, fresh_since)
+        elif 1 < len(claimed) <= self._small_count:
+            for each in claimed:
+                known = self._cache.known((self.stored, each[0]))
+                self._settle(each, known, partial(self.source.load, each[0], known), tally)
+        else:
+            for each in claimed:
+                self._fetch_unit([each], tally, fresh_since)
 
-    def _fetch_unit(
-        self, claimed: list[Claimed], tally: Tally, fresh_since: float, *, are_small: bool
-    ) -> None:
-        """Fetch chunks of one unit; decode them in another thread, unless they are small."""
+    def _fetch_unit(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
+        """Fetch chunks of one unit; all but confirmed ones are decoded in another thread."""
         wanted = [(index, self._cache.known((self.stored, index))) for index, _ in claimed]
         try:
             self.stored.check()
@@ -465,7 +468,7 @@ class ArrayChunks:
             self._fail(claimed, error)
             return
         for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
-            if are_small or isinstance(decode, Confirmed):
+            if isinstance(decode, Confirmed):
                 self._settle(each, known, decode, tally)
                 continue
             try:
