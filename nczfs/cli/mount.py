@@ -65,7 +65,7 @@ def run(request: CommandLine) -> int:
         def announce() -> None:
             source, by = parse_url(url).text, f", or `nczfs umount {mountpoint}`,"
             if mounting.is_descriptor(mountpoint):
-                by = ""  # whoever mounted knows where
+                by = ""  # the program that mounted knows where
             print(
                 f"nczfs: {source} is mounted on {mountpoint}; Ctrl-C{by} ends it", file=sys.stderr
             )

@@ -70,7 +70,7 @@ def encryption(destination: Destination) -> CheckResult:
         if _is_loopback(destination.host):
             return well("none (http://), on this machine")
         return doubtful(
-            "none (http://): whoever is on the way can read and change data", "use https://"
+            "none (http://): anyone on the way can read and change data", "use https://"
         )
     bundle = destination.ca_bundle
     is_directory = bundle is not None and os.path.isdir(bundle)

@@ -26,7 +26,7 @@ class Answer:
         to go away, while the next one is not made yet. If the first one raises
         `NczfsError`, that is answered instead; if a later one does, the connection is cut, so that
         no client takes what it has received for everything.
-    size : of the body, in bytes; None: not known beforehand, or not to be told.
+    size : of the body, in bytes; None: not known beforehand, or not to be said.
     """
 
     pieces: Iterable[Buffer] = ()
@@ -50,7 +50,7 @@ def refusal(status: int, text: str) -> Answer:
 def answer_of(error: errors.NczfsError) -> Answer:
     """Return the answer to a request that failed.
 
-    What a client asked for wrongly is told in full. Of failures of the store it learns the kind
+    What is wrong with a request is described in full. Of failures of the store it learns the kind
     alone: their messages can name places that are nobody's business; they are in the log.
     """
     for cls, status in _STATUS.items():

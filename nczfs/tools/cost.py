@@ -1,4 +1,4 @@
-"""The cost of a read, told before it is made: counted where arithmetic can, measured on a sample.
+"""The cost of a read, before it is made: counted where arithmetic can, measured on a sample.
 
 The first chunk of an object may cost more than further ones, because a shard has an index. So both
 kinds are measured, each on a few objects that lie all over the selection, several at a time as

@@ -225,10 +225,10 @@ class Store:
                     problems[number] = error
         for several in kept.values():
             try:
-                told = put_together(self._zmap, list(several.values()), force=force)
+                outcomes = put_together(self._zmap, list(several.values()), force=force)
             except NczfsError as error:
-                told = [error] * len(several)
-            found_out = zip(several, told, strict=True)
+                outcomes = [error] * len(several)
+            found_out = zip(several, outcomes, strict=True)
             problems.update((number, each) for number, each in found_out if each is not None)
         staying = {entries[number].whole.key for number in problems}
         for number, (_, begun) in reversed(renames.items()):
@@ -259,8 +259,9 @@ class Store:
                     written[number] = each
         if written:
             io, values = array.writer(), list(written.values())
-            told = overlay(self._zmap, io, io.unit(values[0].index), values, force=force)
-            problems |= {n: each for n, each in zip(written, told, strict=True) if each is not None}
+            outcomes = overlay(self._zmap, io, io.unit(values[0].index), values, force=force)
+            found_out = zip(written, outcomes, strict=True)
+            problems.update((number, each) for number, each in found_out if each is not None)
 
     def _made_fit(self, found: Found, *, force: bool) -> tuple[Array, Written | None]:
         """Make an array as long as a chunk needs. Returns it, and the elements if there are any."""

@@ -1,4 +1,4 @@
-"""What a mount that has ended could not store, told to those who waited for its end."""
+"""What a mount that has ended could not store, reported to those who waited for its end."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class InodePages(PageCache):
         return not self._inode.writers
 
     def begin(self) -> object | None:
-        # First the ticket, which is voided by whoever opens the file for writing afterwards.
+        # First the ticket, which is voided when the file is opened for writing afterwards.
         ticket = self._notifier.page_ticket(self._inode.ino)
         self._inode.takes_pages = True
         return ticket if self.takes_pages else None

@@ -82,7 +82,7 @@ class VfsOptions:
     umask : bits removed from the default permissions.
     stored : what `objects/` stores besides bytes.
     log : shown as ``.nczfs/log``.
-    end_note : where whoever waits for the end opens what it will have been like.
+    end_note : where a program that waits for the end opens what it will have been like.
     config : the effective options for ``.nczfs/config.json``, with secrets masked.
     """
 

@@ -17,7 +17,7 @@ class Securing(ABC):
 
 
 def secure(zmap: ZMap, key: Key) -> None:
-    """Return when an object, whoever wrote it, would survive a power failure.
+    """Return when an object, no matter who wrote it, would survive a power failure.
 
     Raises
     ------

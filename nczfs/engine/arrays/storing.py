@@ -115,7 +115,7 @@ class Storing:
             failures.append(reason)
         pending = frozenset(self._edits.pending())
         failures += [error for path, error in found.items() if paths is None or path in paths]
-        failures += refusals.told(paths, listener)
+        failures += refusals.report(paths, listener)
         left = [error for path, error in found.items() if path in pending]
         with self._gate.inside(lambda: self._hierarchy.root):
             if self._copy.is_owed or self._copy.is_wanted:

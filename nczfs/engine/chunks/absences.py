@@ -1,4 +1,4 @@
-"""What a far store lacks, as listings tell it: not one request for each missing chunk."""
+"""What a far store lacks, as listings show it: not one request for each missing chunk."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Absences:
         fresh_since : a listing from before is not looked at.
         """
         listed = self._arrays.get(array)
-        told = listed.told(io, unit, fresh_since) if listed is not None else None
-        return told.as_of if told is not None and told.is_missing else None
+        presence = listed.presence(io, unit, fresh_since) if listed is not None else None
+        return presence.as_of if presence is not None and presence.is_missing else None
 
     def note(self, array: StoredArray, io: ChunkStore) -> None:
         """Note that the store lacked a chunk that was requested."""
@@ -79,8 +79,8 @@ class Absences:
             asking = listed.asking
         if asking is not None:
             asking.result()
-        if (told := listed.told(io, unit, fresh_since)) is not None:
-            return told.as_of if told.is_missing else None
+        if (presence := listed.presence(io, unit, fresh_since)) is not None:
+            return presence.as_of if presence.is_missing else None
         with self._lock:
             if listed.asking or listed.credit < ASK_AFTER or not listed.can_be_had:
                 return None
@@ -103,7 +103,7 @@ class Absences:
         return self.known(array, io, unit, fresh_since)
 
     def forget(self, array: StoredArray) -> None:
-        """Forget what listings have told of an array, because it has changed."""
+        """Forget what listings have shown of an array, because it has changed."""
         listed = self._arrays.get(array)
         if listed is not None:
             with self._lock:
@@ -111,15 +111,15 @@ class Absences:
                 listed.runs = ()
 
 
-class _Told(NamedTuple):
-    """What a listing tells of a unit, and when it was requested."""
+class _Presence(NamedTuple):
+    """Whether a listing lacks a unit, and when it was requested."""
 
     is_missing: bool
     as_of: float
 
 
 class _Listed:
-    """What listings have told of an array.
+    """What listings have shown of an array.
 
     Attributes
     ----------
@@ -144,8 +144,8 @@ class _Listed:
         """Count a chunk that is missing."""
         self.credit = min(self.credit + io.unit_share, 2 * ASK_AFTER)
 
-    def told(self, io: ChunkStore, unit: UnitIndex, fresh_since: float) -> _Told | None:
-        """Return what a listing tells of a unit; None: there is none, or it is too old."""
+    def presence(self, io: ChunkStore, unit: UnitIndex, fresh_since: float) -> _Presence | None:
+        """Return what a listing shows of a unit; None: there is none, or it is too old."""
         if not self.runs:
             return None
         key, prefix = io.key(unit), io.prefix
@@ -154,5 +154,5 @@ class _Listed:
                 is_missing = key not in run.versions
                 if is_missing:
                     self.add(io)
-                return _Told(is_missing, asked_at)
+                return _Presence(is_missing, asked_at)
         return None

@@ -69,8 +69,8 @@ class ChunkCache:
 
     Attributes
     ----------
-    absences : chunks that are missing, of which nothing need be kept here. They are told apart from
-        others until one of their array is put here, dropped or discarded.
+    absences : chunks that are missing, of which nothing need be kept here. What is known of
+        those of an array is dropped when a chunk of it is put here, dropped or discarded.
     """
 
     def __init__(

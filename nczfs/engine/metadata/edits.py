@@ -66,7 +66,7 @@ class Edits:
     guard : makes a context manager to enclose each change of the store.
     changed : called when the node at a path may read differently than before.
     storing : makes a context manager to enclose a change of documents with the given keys.
-    withdrawn : is told what the store refuses.
+    withdrawn : gets what the store refuses.
 
     Attributes
     ----------

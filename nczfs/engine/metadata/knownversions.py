@@ -1,4 +1,4 @@
-"""The versions of documents that a store has told."""
+"""The versions of documents that a store has shown."""
 
 from __future__ import annotations
 

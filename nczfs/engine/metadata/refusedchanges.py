@@ -33,13 +33,13 @@ class _Refusal:
     number: int
     path: str
     error: NczfsError
-    told: set[Listener] = field(default_factory=set)
+    reported_to: set[Listener] = field(default_factory=set)
 
 
 class RefusedChanges:
     """The refusals of one dataset, as numbers that grow.
 
-    A thread that stores changes stores those of others, too. Whoever made them finds nothing
+    A thread that stores changes stores those of others, too. The one that made them finds nothing
     pending afterwards, and learns here that it is not because all is stored. The oldest of very
     many are dropped. `_lock` guards the numbers.
     """
@@ -65,21 +65,21 @@ class RefusedChanges:
             for each in self._refusals:
                 each.path = after_rename(each.path, path, goal)
 
-    def told(self, paths: Collection[str] | None, listener: Listener) -> list[NczfsError]:
-        """Return errors, which count as told from now on, and all others stay to be told.
+    def report(self, paths: Collection[str] | None, listener: Listener) -> list[NczfsError]:
+        """Return errors that were not reported yet; they count as reported from now on.
 
         Parameters
         ----------
         paths : of the nodes of a caller who gets all their refusals that are new to `listener`,
-            whoever else was told of them. None: the caller gets those of which nobody was told.
+            reported to others or not. None: the caller gets those that were reported to nobody.
         """
         with self._lock:
             if paths is None:
-                found = [each for each in self._refusals if not each.told]
+                found = [each for each in self._refusals if not each.reported_to]
                 listener.since = self._number
             else:
                 new = (e for e in self._refusals if e.number > listener.since and e.path in paths)
-                found = [each for each in new if listener not in each.told]
+                found = [each for each in new if listener not in each.reported_to]
             for each in found:
-                each.told.add(listener)
+                each.reported_to.add(listener)
             return [each.error for each in found]

@@ -1,4 +1,4 @@
-"""Changes of attributes that the store has refused, for whoever ends the mount."""
+"""Changes of attributes that the store has refused, shown when the mount ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOTES_MAX = 1000
 class Withdrawn:
     """The last changes of attributes that were given up because of the store.
 
-    Whoever made them may not have looked at the error, as shells do not look at that of close; and
-    nobody got that of an attribute that was removed a second before. A note is dropped when the
-    attribute is changed again. If there are too many, the oldest are dropped. `_lock` guards the
-    dict.
+    The program that made them may not have looked at the error, as shells do not look at that of
+    close; and nobody got that of an attribute that was removed a second before. A note is dropped
+    when the attribute is changed again. If there are too many, the oldest are dropped. `_lock`
+    guards the dict.
     """
 
     def __init__(self) -> None:

@@ -121,7 +121,7 @@ class ChunkDetails:
 
 @frozen(slots=False)
 class Attempt:
-    """An object that is sent to the store, as entries are told.
+    """An object that is sent to the store, as entries record it.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class WrittenPart:
 class Saved:
     """A chunk in the spool.
 
-    `_lock` guards `nbytes` and `told`, and is held while the file becomes longer.
+    `_lock` guards `nbytes` and `recorded`, and is held while the file becomes longer.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class Saved:
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
-    told : what it says was sent to the store, and whether that has all elements of the entry.
+    recorded : what it says was sent to the store, and whether that has all elements of the entry.
     """
 
     spool: Spool
@@ -226,26 +226,26 @@ class Saved:
     revision: int
     values: Callable[[], Values] | None
     flags: Callable[[], Values]
-    told: dict[Sent, bool] = field(default_factory=dict)
+    recorded: dict[Sent, bool] = field(default_factory=dict)
     _added_bytes: int = 0
     _is_over: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, attempts: Iterable[Attempt]) -> None:
+    def record(self, attempts: Iterable[Attempt]) -> None:
         """Add what is sent to the store, if there is room. Never raises.
 
         All this together takes no more room than the rest of the entry.
         """
         with self._lock:
             for each in attempts:
-                if self._is_over or self.told.get(each.sent) in {True, each.is_whole}:
+                if self._is_over or self.recorded.get(each.sent) in {True, each.is_whole}:
                     continue
                 try:
                     self._add(each.record)
                 except NczfsError as error:
                     log.info("`nczfs recover` may take it for another client's: %s", error)
                 else:
-                    self.told[each.sent] = each.is_whole
+                    self.recorded[each.sent] = each.is_whole
 
     def _add(self, record: Packed) -> None:
         size = size_of(record)
@@ -455,8 +455,8 @@ def save_chunk(
     if is_mappable and values.nbytes:
         offset = sum(map(size_of, records)) - values.nbytes
         mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
-    told = dict.fromkeys(frozen.basis.sent, False)
-    return Saved(spool, path, nbytes, frozen.revision, mapped, partial(_flags, path), told)
+    recorded = dict.fromkeys(frozen.basis.sent, False)
+    return Saved(spool, path, nbytes, frozen.revision, mapped, partial(_flags, path), recorded)
 
 
 def discard(spool: Spool, saved: Saved) -> None:

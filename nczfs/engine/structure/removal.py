@@ -298,7 +298,7 @@ def _store_lists(dataset: Dataset, group: str, names: Collection[str], leaving: 
     failures = edits.flush(
         dataset.node, lambda p: leaving is None or not is_within(p, leaving), lengths={}
     )
-    refused = edits.refusals.told([group], listener)  # another thread may have stored the list
+    refused = edits.refusals.report([group], listener)  # another thread may have stored the list
     if refused and not {*names}.isdisjoint(_listed(dataset, group) or ()):
         failures.setdefault(group, refused[-1])
     if group in failures:

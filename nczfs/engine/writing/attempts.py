@@ -35,20 +35,20 @@ class Attempts:
         """Forget all: what was sent since is in the store."""
         self._revisions = {}
 
-    def untold(self, chunk: object, saved: Saved) -> Sequence[Attempt]:
+    def unrecorded(self, chunk: object, saved: Saved) -> Sequence[Attempt]:
         """Return what the entry of a chunk does not say."""
         found: list[Attempt] = []
         for sent, revisions in self._revisions.items():
             revision = revisions.get(chunk, -1)
-            if sent not in saved.told:
+            if sent not in saved.recorded:
                 found.append(Attempt(sent, revision >= saved.revision))
-            elif not saved.told[sent] and revision > saved.revision:
+            elif not saved.recorded[sent] and revision > saved.revision:
                 found.append(Attempt(sent, is_whole=True))  # the same was sent once more
         return found
 
 
-def tell(untold: Iterable[tuple[Saved, Sequence[Attempt]]]) -> None:
-    """Tell entries what was sent; a record that is the same for many is made once."""
+def record_attempts(unrecorded: Iterable[tuple[Saved, Sequence[Attempt]]]) -> None:
+    """Record in entries what was sent; a record that is the same for many is made once."""
     made: dict[Attempt, Attempt] = {}
-    for saved, attempts in untold:
-        saved.tell([made.setdefault(each, each) for each in attempts])
+    for saved, attempts in unrecorded:
+        saved.record([made.setdefault(each, each) for each in attempts])

@@ -131,10 +131,10 @@ class DirtyUnit:
         """Whether the spool has something of a chunk. Takes no lock."""
         return any(chunk.saved is not None for chunk in list(self.chunks.values()))
 
-    def untold(self) -> list[tuple[Saved, Sequence[Attempt]]]:
+    def unrecorded(self) -> list[tuple[Saved, Sequence[Attempt]]]:
         """Return what entries of the spool do not say of what was sent. The caller holds `lock`."""
         return [
-            (chunk.saved, self.attempts.untold(chunk, chunk.saved))
+            (chunk.saved, self.attempts.unrecorded(chunk, chunk.saved))
             for chunk in list(self.chunks.values())
             if chunk.saved is not None
         ]

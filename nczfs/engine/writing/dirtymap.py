@@ -18,7 +18,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
-from nczfs.engine.writing.attempts import tell
+from nczfs.engine.writing.attempts import record_attempts
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.extents import are_inside
 from nczfs.engine.writing.snapshot import Snapshot
@@ -153,8 +153,8 @@ class DirtyMap:
         if self._journal is not None or unit.has_entries:
             unit.note_sent()
             with unit.lock:
-                untold = unit.untold()
-            tell(untold)
+                unrecorded = unit.unrecorded()
+            record_attempts(unrecorded)
             if self._journal is not None:
                 with unit.lock:
                     self._tell_journal(self._journal, unit)

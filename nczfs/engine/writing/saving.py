@@ -68,7 +68,7 @@ class Saver:
             unit.note_sent()
             with chunk.lock:
                 if unit.sent is None:
-                    saved.tell(unit.attempts.untold(chunk, saved))
+                    saved.record(unit.attempts.unrecorded(chunk, saved))
                     return chunk.save(saved)
 
     def save_or_tell(self, chunk: DirtyChunk) -> None:

@@ -40,7 +40,7 @@ def read_array(
     own = {name: members[name] for name in names if name in members}
     try:
         text = _encoded(own)
-    except (TypeError, ValueError, RecursionError):  # not JSON: told with its place
+    except (TypeError, ValueError, RecursionError):  # not JSON: reported with its place
         return reader(members, pointer, corrections)
     known = _remembered(text, version) if len(text) <= _TEXT_MAX else None
     if known is None:

@@ -55,7 +55,7 @@ class CompareRun:
 
         Raises
         ------
-        PiecesFailed : some blocks could not be compared; they were told. ClusterLost.
+        PiecesFailed : some blocks could not be compared; they were reported. ClusterLost.
         """
         one, other = a.description, b.description
         assert one is not None, "files are not compared on a cluster"

@@ -93,7 +93,7 @@ class CopyRun:
         Raises
         ------
         UsageError : only one process at a time may write to the store.
-        PiecesFailed : some could not be done; their keys were told. ClusterLost.
+        PiecesFailed : some could not be done; their keys were reported. ClusterLost.
         """
         if target.dataset.zmap.features.gathers_writes:
             raise UsageError(

@@ -62,7 +62,7 @@ class VerifyRun:
 
         Raises
         ------
-        PiecesFailed : some units could not be checked; their keys were told. ClusterLost.
+        PiecesFailed : some units could not be checked; their keys were reported. ClusterLost.
         """
         failed = 0
         for outcome in self._cluster.outcomes(
@@ -89,7 +89,7 @@ class VerifyRun:
 
         Raises
         ------
-        PiecesFailed : some could not be computed; their paths were told. ClusterLost.
+        PiecesFailed : some could not be computed; their paths were reported. ClusterLost.
         """
         failed = 0
 

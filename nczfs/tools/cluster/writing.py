@@ -38,7 +38,7 @@ class WriteRun:
 
         Raises
         ------
-        PiecesFailed : some could not be written; their keys were told. ClusterLost.
+        PiecesFailed : some could not be written; their keys were reported. ClusterLost.
         """
         failed = 0
         for outcome in self._cluster.outcomes(

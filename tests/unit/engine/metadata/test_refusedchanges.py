@@ -186,21 +186,21 @@ def test_everyone_who_asks_for_a_node_is_told_and_of_all_others_one() -> None:
     refusals.note("a", one)
     late = refusals.listener()
     refusals.note("b", other)
-    assert refusals.told({"a"}, first) == [one]
-    assert refusals.told({"a"}, first) == []
-    assert refusals.told({"a"}, late) == []
-    assert refusals.told(None, anyone) == [other]
-    assert refusals.told(None, anyone) == []
-    assert refusals.told({"a", "b"}, first) == [other]
-    assert refusals.told({"a", "b"}, second) == [one, other]
-    assert refusals.told({"a", "b"}, anyone) == []
+    assert refusals.report({"a"}, first) == [one]
+    assert refusals.report({"a"}, first) == []
+    assert refusals.report({"a"}, late) == []
+    assert refusals.report(None, anyone) == [other]
+    assert refusals.report(None, anyone) == []
+    assert refusals.report({"a", "b"}, first) == [other]
+    assert refusals.report({"a", "b"}, second) == [one, other]
+    assert refusals.report({"a", "b"}, anyone) == []
 
 
 def test_very_many_are_not_kept() -> None:
     refusals = RefusedChanges()
     for number in range(REFUSALS_MAX + 2):
         refusals.note(str(number), AccessDenied(str(number)))
-    assert len(refusals.told(None, refusals.listener())) == REFUSALS_MAX
+    assert len(refusals.report(None, refusals.listener())) == REFUSALS_MAX
 
 
 def test_lost_values_are_told_rather_than_a_failure_of_the_same_sync() -> None:

@@ -271,14 +271,14 @@ def test_what_was_sent_is_added_to_an_entry_once_and_not_after_its_end(spool: Sp
     what = Frozen(np.zeros(3, "i4"), None, Version("1"), 1, Basis(7, sent=(known,)))
     saved = save(spool, chunk_io("<i4", (3,)), what)
     said = [Attempt(known, False), Attempt(part, False), Attempt(whole, True)]
-    saved.tell(said)
+    saved.record(said)
     entry, data = kept(saved.path), saved.path.read_bytes()
     assert (entry.basis.sent, entry.done_by) == ((known, part), (whole,))
     assert data.count(b"sending") == 2
-    saved.tell(said)
+    saved.record(said)
     assert saved.path.read_bytes() == data
     saved.end()
-    saved.tell([Attempt(Sent(4, 4, ((0, 4),)), True)])
+    saved.record([Attempt(Sent(4, 4, ((0, 4),)), True)])
     assert saved.path.read_bytes() == data
 
 

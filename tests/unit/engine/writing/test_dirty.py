@@ -468,7 +468,7 @@ def test_a_chunk_that_is_gone_gives_nothing() -> None:
     assert taken(dirty) is None
 
 
-@pytest.mark.parametrize("what", ["own", "untold", "note_sent"])
+@pytest.mark.parametrize("what", ["own", "unrecorded", "note_sent"])
 def test_what_is_asked_of_a_unit_goes_on_while_another_chunk_of_it_becomes_dirty(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -485,7 +485,7 @@ def test_what_is_asked_of_a_unit_goes_on_while_another_chunk_of_it_becomes_dirty
 
         return called
 
-    for owner, name in ((DirtyChunk, "own"), (Attempts, "untold"), (Attempts, "note")):
+    for owner, name in ((DirtyChunk, "own"), (Attempts, "unrecorded"), (Attempts, "note")):
         monkeypatch.setattr(owner, name, beside(getattr(owner, name)))
     getattr(unit, what)()
     assert len(unit.chunks) == 2

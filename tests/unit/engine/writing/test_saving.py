@@ -637,12 +637,12 @@ def test_what_an_entry_is_told_counts_and_never_takes_more_than_the_entry(
         began, size = saved.nbytes, saved.path.stat().st_size
         assert mount.spool.bytes_used == began
         long = Sent(10**6, 1, tuple((at, at + 1) for at in range(0, 10**6, 100)))
-        saved.tell([Attempt(long, is_whole=False)])
+        saved.record([Attempt(long, is_whole=False)])
         assert (saved.nbytes, saved.path.stat().st_size) == (began, size)
-        saved.tell([Attempt(Sent(n, n, ((0, n),)), is_whole=False) for n in range(1, 100)])
+        saved.record([Attempt(Sent(n, n, ((0, n),)), is_whole=False) for n in range(1, 100)])
         added = saved.path.stat().st_size - size
         assert 0 < added <= began
         assert mount.spool.bytes_used == saved.nbytes == began + added
         entry = mount.entries()[0].entry
         assert isinstance(entry, KeptChunk)
-        assert set(entry.basis.sent) <= set(saved.told)
+        assert set(entry.basis.sent) <= set(saved.recorded)
