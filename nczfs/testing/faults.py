@@ -105,6 +105,10 @@ class Faulty(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._pages("search", prefix, self._zmap.search(prefix))
 
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        found, rest = self._call("search", prefix, lambda: self._zmap.glance(prefix))
+        return found, None if rest is None else lambda: self._pages("search", prefix, rest())
+
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         return self._pages("search", prefix, self._zmap.prefixes(prefix))
 

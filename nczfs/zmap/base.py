@@ -6,7 +6,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, NewType, TypeAlias, TypedDict, Unpack
 
 from nczfs.buffers import Buffer
@@ -20,6 +20,7 @@ from nczfs.zmap.ranges import read_joined
 from nczfs.zmap.run import ListedRange
 
 RANGE_STEP_BYTES = 16 << 20  # read at once from a range that is copied
+GLANCE_ENTRIES = 900  # fewer than pages of web servers have
 PIECE_STEP_BYTES = 1 << 20  # read at once on this machine: the same memory serves each step
 
 Version = NewType("Version", str)
@@ -253,8 +254,7 @@ class ZMap(Exchanging, ABC):
 
         A negative `start`, without a `stop`, counts from the end, and gives all bytes of an object
         that has no more. A `start` at or beyond the end gives no bytes. With `version`, only that
-        version is read.
-        Without a `stop`, a far store refuses to give more than `READ_BYTES_MAX`.
+        version is read. Without a `stop`, a far store refuses more than `READ_BYTES_MAX`.
 
         Raises
         ------
@@ -300,13 +300,9 @@ class ZMap(Exchanging, ABC):
         return self.write_parts(goal, [whole], **options)
 
     def copy_from(self, origin: ZMap, key: Key, goal: Key) -> Version:
-        """Make `goal` a copy of another store's object as it is now. Returns the copy's version.
+        """Make `goal` a copy of an object of another store as it is now. Returns its version.
 
         The default reads and writes it. A store whose server can copy lets it do so.
-
-        Parameters
-        ----------
-        key : of the object in `origin`.
 
         Raises
         ------
@@ -380,6 +376,15 @@ class ZMap(Exchanging, ABC):
         A prefix without keys yields nothing; it is not an error. Names that cannot be components of
         a key are left out. The order is arbitrary; pages are fetched as the iterator advances.
         """
+
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        """Return names that come with one request, and how to search for the others later.
+
+        None: these are all. The others may contain names that are returned now. Raises as `search`.
+        """
+        found = self.search(prefix)
+        first = list(islice(found, GLANCE_ENTRIES))
+        return first, None if next(found, None) is None else partial(self.search, prefix)
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         """Yield the names of the prefixes right below a prefix, and perhaps of some without keys.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal, TypeAlias, Unpack
@@ -89,6 +89,9 @@ class Wrapper(ZMap):
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._zmap.search(prefix)
+
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        return self._zmap.glance(prefix)
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         return self._zmap.prefixes(prefix)
@@ -223,8 +226,12 @@ class Prefixed(Wrapper):
         return self._inner(self._zmap.stat(self._outer(key)))
 
     def search(self, prefix: Prefix) -> Iterator[Entry]:
-        for entry in self._zmap.search(self._outer_prefix(prefix)):
-            yield entry._replace(stat=self._inner(entry.stat)) if entry.stat else entry
+        return map(self._inner_entry, self._zmap.search(self._outer_prefix(prefix)))
+
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        found, rest = self._zmap.glance(self._outer_prefix(prefix))
+        inner = list(map(self._inner_entry, found))
+        return inner, None if rest is None else lambda: map(self._inner_entry, rest())
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         return self._zmap.prefixes(self._outer_prefix(prefix))
@@ -279,6 +286,9 @@ class Prefixed(Wrapper):
 
     def _inner(self, stat: Stat) -> Stat:
         return stat._replace(key=Key(stat.key[len(self._before) :]))
+
+    def _inner_entry(self, entry: Entry) -> Entry:
+        return entry._replace(stat=self._inner(entry.stat)) if entry.stat else entry
 
 
 class ReadOnly(Wrapper):
@@ -352,6 +362,17 @@ class Metered(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         self._searches.inc()
         return self._zmap.search(prefix)
+
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        self._searches.inc()
+        found, rest = self._zmap.glance(prefix)
+
+        def others() -> Iterator[Entry]:
+            self._searches.inc()
+            assert rest is not None
+            return rest()
+
+        return found, None if rest is None else others
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         self._searches.inc()

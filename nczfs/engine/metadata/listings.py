@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import field, replace
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from nczfs.engine import headway
 from nczfs.engine.metadata.ledger import Ledger, Shelf
-from nczfs.errors import NczfsError
+from nczfs.errors import NczfsError, StoreError
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
+log = logging.getLogger(__name__)
+
 LISTED_ENTRIES_MAX: Final = 300_000  # cached names of one prefix
 SHORT_LISTING: Final = 1000  # names that come with one request
-GLANCE_ENTRIES: Final = 900  # fewer than a page has, so that no second page is requested
 _ENTRY_BYTES: Final = 400
 
 
@@ -29,15 +31,18 @@ class _Listing:
     ----------
     checked_at : when the search for them began.
     changes : how many changes had been noted then.
-    is_whole : whether these are all names.
-    rest : the search that has found them and would go on, until somebody takes it.
+    rest : searches for the other names; None: these are all.
     """
 
     entries: dict[str, Entry]
     checked_at: float
     changes: int
-    is_whole: bool = True
-    rest: list[Iterator[Entry]] = field(default_factory=list)
+    rest: Callable[[], Iterator[Entry]] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all names."""
+        return self.rest is None
 
 
 class Listings:
@@ -63,23 +68,52 @@ class Listings:
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """Yield the names below a prefix, from memory or page by page from the store."""
-        listing = self._fresh(prefix)
-        known: dict[str, Entry] = {}
+        listing, known = self._fresh(prefix), dict[str, Entry]()
         if listing is not None:
             with self._lock:
                 known = dict(listing.entries)
             yield from known.values()
-            if listing.is_whole:
+            if listing.rest is None:
                 return
-        if listing is not None and (rest := self._rest(listing)) is not None:
-            begun, found = replace(listing, entries=dict(known), is_whole=True), rest
-        else:
-            begun, found = self._begun(), self._zmap.search(prefix)
+            # What was changed since may be missing in what is left.
+            found = self._others(listing.rest) if listing.changes == self._changes else None
+            if found is not None:
+                yield from self._kept(prefix, found, replace(listing, entries=known, rest=None), ())
+                return
+        yield from self._kept(prefix, self._zmap.search(prefix), self._begun(), known)
+
+    def _others(self, rest: Callable[[], Iterator[Entry]]) -> Iterator[Entry] | None:
+        """Search for names where a glance has ended; None: the store cannot go on there."""
+        found = rest()
+        try:
+            first = next(found, None)
+        except StoreError as error:
+            if error.transient:
+                raise
+            log.info("%s: a listing begins again: %s", self._zmap.name, error)
+            return None
+        return iter(()) if first is None else chain([first], found)
+
+    def _kept(
+        self,
+        prefix: Prefix,
+        found: Iterator[Entry],
+        begun: _Listing,
+        known: Collection[str],
+    ) -> Iterator[Entry]:
+        """Yield the entries of a search, and keep them at its end.
+
+        Parameters
+        ----------
+        begun : gets them; those that it has are not yielded again.
+        known : names that are not yielded.
+        """
         for entry in found:
+            is_new = entry.name not in begun.entries and entry.name not in known
             if len(begun.entries) < LISTED_ENTRIES_MAX:
                 begun.entries[entry.name] = entry
                 headway.make()
-            if entry.name not in known:
+            if is_new:
                 yield entry
         if len(begun.entries) < LISTED_ENTRIES_MAX:
             self._keep(prefix, begun)
@@ -93,14 +127,11 @@ class Listings:
             return
         begun = self._begun()
         try:
-            found = self._zmap.search(prefix)
-            begun.entries.update((entry.name, entry) for entry in islice(found, GLANCE_ENTRIES))
-            one_more = next(found, None)
+            found, rest = self._zmap.glance(prefix)
         except NczfsError:
             return
-        if one_more is not None:
-            begun = replace(begun, is_whole=False, rest=[chain([one_more], found)])
-        self._keep(prefix, begun)
+        begun.entries.update((entry.name, entry) for entry in found)
+        self._keep(prefix, replace(begun, rest=rest))
 
     def known_entry(self, prefix: Prefix, name: str) -> tuple[bool, Entry | None]:
         """Return whether it is known what `name` is below `prefix`, and what it is."""
@@ -195,6 +226,7 @@ class Listings:
 
     def forget_level(self, key: Key) -> None:
         """Forget the listing that contains a key, and those above that show nothing there."""
+        self._note_change()
         level = above = Prefix(key.rpartition("/")[0])
         self._listings.pop(level)
         while above and self._nothing_below(level) is not None:
@@ -250,15 +282,14 @@ class Listings:
         """Return an empty listing, of what is searched from now on."""
         return _Listing({}, self._clock(), self._changes)
 
-    def _rest(self, listing: _Listing) -> Iterator[Entry] | None:
-        """Take the search that goes on after a listing; None: it is taken, or may lack changes."""
-        with self._lock:
-            if listing.changes != self._changes or not listing.rest:
-                return None
-            return listing.rest.pop()
-
     def _keep(self, prefix: Prefix, listing: _Listing) -> None:
-        count = len(listing.entries) + SHORT_LISTING * len(listing.rest)  # which has a page
+        """Keep a listing, unless it lacks changes, or a newer one is there."""
         with self._lock:  # or a change comes in between, and is in neither
-            if listing.changes == self._changes:
-                self._listings.put(prefix, listing, _ENTRY_BYTES * count)
+            known = self._listings.get(prefix)
+            is_older = known is not None and known.checked_at > listing.checked_at
+            if is_older or listing.changes != self._changes:
+                return
+            if known is not None and known.checked_at == listing.checked_at:
+                # Two have gone on from one glance: what either has found stays known.
+                listing = replace(listing, entries={**known.entries, **listing.entries})
+            self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))

@@ -69,6 +69,18 @@ class ListingTests(StoreTests):
         assert everything == {key: len(data) for key, data in objects.items()}
         assert sorted(stat.key for stat in zmap.list(Prefix("a"))) == ["a/b/c/d/z", "a/b/y", "a/x"]
 
+    @pytest.mark.parametrize("count", [0, 3, 1003])
+    def test_a_glance_and_the_search_that_goes_on_give_what_a_search_gives(
+        self, populate: Populate, count: int
+    ) -> None:
+        below = {f"a/{number:04}/x": b"" for number in range(0, count, 2)}
+        zmap = populate({**below, **{f"a/{number:04}": b"1" for number in range(1, count, 2)}})
+        found, rest = zmap.glance(Prefix("a"))
+        names = [entry.name for entry in found]
+        assert len(names) == len(set(names))
+        others = [] if rest is None else list(rest())
+        assert sorted({*found, *others}) == sorted(zmap.search(Prefix("a")))
+
     def test_a_run_has_the_versions_of_all_objects_between_its_ends(
         self, populate: Populate
     ) -> None:

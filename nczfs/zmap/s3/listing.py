@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Semaphore
 from typing import NamedTuple, Self
 
 from nczfs.errors import BadKey, Conflict, StoreError
@@ -32,11 +32,17 @@ NAMES_CHARACTERS_MAX = 100_000_000  # of these names together
 _TOKEN = re.compile(rb"<NextContinuationToken>([ -%\'-;=-~]+)</")  # without XML references
 
 
-def pages(transport: S3Transport, start: str, *, one_level: bool) -> Iterator[ListingPage]:
+def pages(
+    transport: S3Transport, start: str, token: str = "", *, one_level: bool
+) -> Iterator[ListingPage]:
     """Yield the keys that begin with a text, requested page by page.
 
     A reader of the second page usually wants all: from then on the next page is requested while the
     present one is read.
+
+    Parameters
+    ----------
+    token : of the first page; "": it is that of the listing.
 
     Raises
     ------
@@ -55,7 +61,7 @@ def pages(transport: S3Transport, start: str, *, one_level: bool) -> Iterator[Li
             raise failure(answer, where, anonymous=transport.anonymous)
         return answer.document
 
-    page = _page(fetch(""), where, start)
+    page = _page(fetch(token), where, start)
     yield page
     empty = 0
     tokens = _Tokens()
@@ -109,7 +115,8 @@ class _Ahead:
     """A fetcher of the next pages in a thread, at most two ahead.
 
     A page is handed over after the next one was requested: parsing it keeps the thread from
-    running, and the server would be idle meanwhile.
+    running, and the server would be idle meanwhile. The thread never waits for the reader, who may
+    not come back. `_lock` guards the chain and what belongs to it.
 
     Parameters
     ----------
@@ -119,37 +126,57 @@ class _Ahead:
     def __init__(self, fetch: Callable[[str, Callable[[], None]], bytes]) -> None:
         self._fetch = fetch
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nczfs-list")
-        self._room = Semaphore(PAGES_AHEAD)
-        self._left = False
+        self._lock = threading.Lock()
+        self._chain = 0  # of pages, each of which names the next one
+        self._room = 0
+        self._held: _Coming | None = None  # for which there was no room
         self._coming: _Coming | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left = True
-        self._room.release()
+        self._new_chain()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def body(self, token: str) -> bytes:
         """Return the page of a token."""
         if self._coming is None or self._coming.token != token:
-            self._coming = self._ask(token, lambda: None)
+            self._coming = _Coming(token, self._new_chain(), Future())
+            self._ask(self._coming, lambda: None)
         fetched = self._coming.page.result()
         self._coming = fetched.following
-        self._room.release()
+        with self._lock:
+            held, self._held = self._held, None
+            self._room += held is None
+        if held is not None:
+            self._ask(held, lambda: None)
         return fetched.body
 
-    def _ask(self, token: str, asked: Callable[[], None]) -> _Coming:
-        coming = _Coming(token, Future())
+    def _new_chain(self) -> int:
+        """Begin a chain with a page that takes room; what is left of the last one is dropped."""
+        with self._lock:
+            self._chain += 1
+            self._room, self._held = PAGES_AHEAD - 1, None
+            return self._chain
+
+    def _ask(self, coming: _Coming, asked: Callable[[], None]) -> None:
         self._pool.submit(self._fetch_into, coming, asked).add_done_callback(coming.failed)
-        return coming
+
+    def _go_on(self, following: _Coming, asked: Callable[[], None]) -> None:
+        """Ask for a page as soon as there is room for it."""
+        with self._lock:
+            if following.chain != self._chain:
+                return
+            if self._room:
+                self._room -= 1
+                self._ask(following, asked)
+                return
+            self._held = following
+        asked()
 
     def _fetch_into(self, coming: _Coming, asked: Callable[[], None]) -> None:
-        if not self._room.acquire(blocking=False):
-            asked()
-            self._room.acquire()
-        if self._left:
+        if coming.chain != self._chain:
             return
         try:
             body = self._fetch(coming.token, asked)
@@ -159,18 +186,20 @@ class _Ahead:
         if token in {"", coming.token}:
             coming.page.set_result(_Fetched(body, None))
             return
+        following = _Coming(token, coming.chain, Future())
 
         def hand_over() -> None:
             if not coming.page.done():
                 coming.page.set_result(_Fetched(body, following))
 
-        following = self._ask(token, hand_over)
+        self._go_on(following, hand_over)
 
 
 class _Coming(NamedTuple):
     """A page on its way."""
 
     token: str
+    chain: int
     page: Future[_Fetched]
 
     def failed(self, fetching: Future[None]) -> None:
@@ -294,22 +323,64 @@ def is_there(pages: Iterator[ListingPage], prefix: Prefix, *, marked: bool = Tru
 def entries(pages: Iterator[ListingPage], prefix: Prefix) -> Iterator[Entry]:
     """Yield the names of one level, each once.
 
-    S3 sorts by the bytes of the key, where ``a`` and ``a/`` may have others between them
-    (``a-1``). So an object is held back until the listing has passed its name with a slash.
-
     Raises
     ------
     StoreError : there are more than `NAMES_MAX`, or they are longer than `NAMES_CHARACTERS_MAX`.
     """
-    below = len(prefix) + 1 if prefix else 0
-    held: dict[str, Stat] = {}
-    count = characters = 0
-    for page in pages:
-        count += len(page.objects) + len(page.prefixes)
-        characters += sum(len(found.key) for found in page.objects) + sum(map(len, page.prefixes))
-        if count > NAMES_MAX:
+    return _Level(prefix).entries(pages)
+
+
+def glance(
+    pages: Callable[[str], Iterator[ListingPage]], prefix: Prefix
+) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    """Do what `ZMap.glance` does.
+
+    Parameters
+    ----------
+    pages : returns the pages from a token on; "": all.
+    """
+    first, level = next(pages("")), _Level(prefix)
+    found = list(level.passed_by(first))
+    if first.next_token:
+        return found, lambda: level.copied().entries(pages(first.next_token))
+    return [*found, *level.held_back()], None
+
+
+class _Level:
+    """The names of one level, put in order page by page.
+
+    S3 sorts by the bytes of the key, where ``a`` and ``a/`` may have others between them
+    (``a-1``). So an object is held back until the listing has passed its name with a slash.
+    """
+
+    def __init__(self, prefix: Prefix) -> None:
+        self._prefix = prefix
+        self._held: dict[str, Stat] = {}
+        self._count = self._characters = 0
+
+    def copied(self) -> _Level:
+        """Return another one that has seen the same pages."""
+        level = _Level(self._prefix)
+        level._held, level._count = dict(self._held), self._count
+        level._characters = self._characters
+        return level
+
+    def entries(self, pages: Iterable[ListingPage]) -> Iterator[Entry]:
+        """Yield the names of the pages that are left. Raises as `entries`."""
+        for page in pages:
+            yield from self.passed_by(page)
+        yield from self.held_back()
+
+    def passed_by(self, page: ListingPage) -> Iterator[Entry]:
+        """Yield the names that the next page has passed. Raises as `entries`."""
+        prefix, held = self._prefix, self._held
+        below = len(prefix) + 1 if prefix else 0
+        self._count += len(page.objects) + len(page.prefixes)
+        self._characters += sum(len(found.key) for found in page.objects)
+        self._characters += sum(map(len, page.prefixes))
+        if self._count > NAMES_MAX:
             raise StoreError(f"{prefix}: over {NAMES_MAX} names, which are not listed")
-        if characters > NAMES_CHARACTERS_MAX:
+        if self._characters > NAMES_CHARACTERS_MAX:
             raise StoreError(
                 f"{prefix}: names of over {NAMES_CHARACTERS_MAX} characters, which are not listed"
             )
@@ -328,7 +399,10 @@ def entries(pages: Iterator[ListingPage], prefix: Prefix) -> Iterator[Entry]:
                 yield Entry(name, held.pop(name, None), is_prefix=True)
             else:
                 held[name] = Stat(join(prefix, name), found.size, found.version, found.mtime_ns)
-    yield from (Entry(name, stat, is_prefix=False) for name, stat in held.items())
+
+    def held_back(self) -> Iterator[Entry]:
+        """Yield the names that no page has passed, when there are no more."""
+        return (Entry(name, stat, is_prefix=False) for name, stat in self._held.items())
 
 
 def _passed(held: dict[str, Stat], prefix: Prefix, place: bytes) -> Iterator[Entry]:

@@ -209,6 +209,9 @@ class S3ZMap(ZMap):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return listing.entries(self._pages(prefix, one_level=True), prefix)
 
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        return listing.glance(partial(self._pages, prefix, one_level=True), prefix)
+
     def list(self, prefix: Prefix) -> Iterator[Stat]:
         return listing.stats(self._pages(prefix, one_level=False), prefix)
 
@@ -242,9 +245,9 @@ class S3ZMap(ZMap):
         self._forbidden.note_read(key)
         return answer
 
-    def _pages(self, prefix: Prefix, *, one_level: bool) -> Iterator[ListingPage]:
+    def _pages(self, prefix: Prefix, token: str = "", *, one_level: bool) -> Iterator[ListingPage]:
         start = f"{prefix}/" if prefix else ""
-        return listing.pages(self._transport, start, one_level=one_level)
+        return listing.pages(self._transport, start, token, one_level=one_level)
 
     def _end(self, key: Key, size: int, version: Version | None) -> Blob:
         """Read the last bytes of an object from a server that does not count from the end."""

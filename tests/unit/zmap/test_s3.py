@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import subprocess
+import sys
 import threading
 import tracemalloc
 from collections.abc import Callable
+from subprocess import PIPE
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import unescape
 
@@ -268,6 +271,33 @@ def test_a_page_comes_while_the_server_thinks_about_the_next_one(serve: Serve) -
     until(lambda: len(server.asked) == 3)
     was_looked_at.set()
     assert [stat.key for stat in items] == ["2"]
+
+
+ABANDONED = """
+import sys
+from nczfs.zmap.registry import StoreOptions
+from nczfs.zmap.s3.store import S3ZMap
+from nczfs.zmap.keys import ROOT
+items = S3ZMap("bucket", StoreOptions(endpoint_url=sys.argv[1])).list(ROOT)
+print([next(items).key for _ in range(2)], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_ends_that_has_not_read_a_listing_to_its_end(serve: Serve) -> None:
+    server, _ = serve(lambda asked: numbered(page_of(asked)))
+    command = [sys.executable, "-c", ABANDONED, server.endpoint_url]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stdout.readline() == "['0', '1']\n"
+        until(lambda: len(server.asked) == 4)  # the next two pages wait for the reader
+        program.stdin.close()
+        try:
+            assert program.wait(60) == 0
+        finally:
+            program.kill()
+    assert len(server.asked) == 4
 
 
 def test_an_error_ends_a_listing_behind_what_came_before_it(serve: Serve) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from nczfs import metrics
-from nczfs.errors import Conflict
+from nczfs.errors import Conflict, StoreError
 from nczfs.zmap.base import Stat, Version
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.s3 import listing
@@ -72,3 +74,47 @@ def test_a_prefix_is_there_while_keys_have_it_shown_or_not(
 ) -> None:
     found = [listing.is_there(iter([pages]), Prefix("a"), marked=m) for m in (True, False)]
     assert tuple(found) == expected
+
+
+def test_a_glance_is_one_page_and_goes_on_with_what_it_has_held_back() -> None:
+    """S3 sorts `a`, `a-1`, `a/`: whether `a` is a prefix too is known on the second page."""
+    pages = {
+        "": ListingPage(page(("0", 0), ("a", 1), ("a-1", 2)).objects, (), "t"),
+        "t": page(("b", 3), prefixes=("a/", "c/")),
+    }
+    asked: list[str] = []
+
+    def pages_from(token: str) -> Iterator[ListingPage]:
+        asked.append(token)
+        yield pages[token]
+
+    found, rest = listing.glance(pages_from, ROOT)
+    assert rest is not None
+    assert [entry.name for entry in found] == ["0"]
+    assert asked == [""]
+    for _ in range(2):  # it may be asked for more than once
+        others = [(e.name, e.stat.size if e.stat else None, e.is_prefix) for e in rest()]
+        assert sorted(others) == [
+            ("a", 1, True),
+            ("a-1", 2, False),
+            ("b", 3, False),
+            ("c", None, True),
+        ]
+    assert asked == ["", "t", "t"]
+
+
+def test_a_glance_at_one_page_has_all_names() -> None:
+    found, rest = listing.glance(lambda _: iter([page(("a", 1), prefixes=("c/",))]), ROOT)
+    assert {entry.name for entry in found} == {"a", "c"}
+    assert rest is None
+
+
+def test_the_names_of_a_glance_count_among_those_of_a_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing, "NAMES_MAX", 2)
+    pages = {"": ListingPage(page(("a", 1), ("b", 2)).objects, (), "t"), "t": page(("c", 3))}
+    _, rest = listing.glance(lambda token: iter([pages[token]]), ROOT)
+    assert rest is not None
+    with pytest.raises(StoreError, match="over 2 names"):
+        list(rest())

@@ -11,7 +11,6 @@ import pytest
 
 from nczfs.engine.metadata.documents import USUAL_DOCUMENT_BYTES, MetadataCache, StoreDocuments
 from nczfs.engine.metadata.ledger import LIMIT_BYTES_LEAST, Ledger, Shelf
-from nczfs.engine.metadata.listings import GLANCE_ENTRIES
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import BadMetadata, Unavailable
@@ -313,74 +312,6 @@ def test_a_listing_above_does_not_hide_a_document_that_is_asked_for_again(
     cache.ask_again([key])
     assert cache.get(key, 1000).data == b"{}"
     assert cache.lacks(Key("a/.zarray")), "what says nothing about it is still known"
-
-
-def test_a_long_level_is_looked_at_with_one_request_and_tells_what_it_saw(
-    store: Far, cache: MetadataCache
-) -> None:
-    for number in range(GLANCE_ENTRIES + 1):
-        store.write(Key(f"a/{number:04}"), b"")
-    cache.fetch({}, A)
-    assert cache.known_entry(A, "0003")[0]
-    assert cache.known_entry(A, "none") == (False, None)
-    assert not cache.lacks(Key("a/.zarray"))
-    assert cache.has_keys(A)
-    assert store.searches == ["a"]
-    assert next(cache.entries(A)).name == "0000"
-    names = [f"{number:04}" for number in range(GLANCE_ENTRIES + 1)]
-    for _ in range(2):
-        assert list(shown(cache, A)) == names
-        assert store.searches == ["a"]  # which went on
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["of which one knows", "of others"])
-def test_a_search_goes_on_only_where_nothing_has_changed_since(
-    store: Far, cache: MetadataCache, clock: Time, known: bool
-) -> None:
-    """The page that it has begun may have names of objects that were deleted since."""
-    for number in range(GLANCE_ENTRIES + 9):
-        store.write(Key(f"a/{number:04}"), b"")
-    cache.fetch({}, A)
-    last, new = Key(f"a/{GLANCE_ENTRIES + 5:04}"), Key("a/new")
-    store.write(new, b"")
-    store.delete(last)
-    if known:
-        cache.stored(store.stat(new))
-        cache.deleted(last)
-    else:
-        clock.now += TTL_S
-    found = [entry.name for entry in cache.entries(A)]
-    assert len(found) == len(set(found)) == GLANCE_ENTRIES + 9
-    assert "new" in found
-    assert last.rpartition("/")[2] not in found
-    assert store.searches == ["a", "a"]
-
-
-def test_the_page_of_a_search_that_goes_on_counts_until_it_has_ended(
-    store: Far, clock: Time
-) -> None:
-    options = EngineOptions(metadata_ttl_s=TTL_S)
-    pools, ledger = Pools(options), Ledger(1 << 30)
-    cache = MetadataCache(store, options, pools, clock, ledger)
-    for number in range(GLANCE_ENTRIES + 1):
-        store.write(Key(f"a/{number:04}"), b"")
-    cache.fetch({}, A)
-    begun = ledger.used_bytes
-    assert len(list(cache.entries(A))) == GLANCE_ENTRIES + 1
-    assert ledger.used_bytes < begun * 2 / 3
-    pools.close()
-
-
-def test_two_who_list_a_long_level_at_once_get_all_of_it(store: Far, cache: MetadataCache) -> None:
-    names = [f"{number:04}" for number in range(GLANCE_ENTRIES + 3)]
-    for name in names:
-        store.write(Key(f"a/{name}"), b"")
-    cache.fetch({}, A)
-    one, other = cache.entries(A), cache.entries(A)
-    found = [[next(each).name for each in (one, other)] for _ in names]
-    assert found == [[name, name] for name in names]
-    assert [next(one, None), next(other, None)] == [None, None]
-    assert list(shown(cache, A)) == names
 
 
 def test_a_large_document_is_compared_before_it_is_read_again(

@@ -1,0 +1,244 @@
+"""Which names below a prefix are believed, since when, and what is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from nczfs.engine.metadata import listings
+from nczfs.engine.metadata.documents import MetadataCache
+from nczfs.engine.options import EngineOptions
+from nczfs.engine.pools import Pools
+from nczfs.errors import StoreError, Unavailable
+from nczfs.zmap.base import Entry, Features
+from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.memory import MemoryZMap
+
+A, OTHER = Prefix("a"), Prefix("b")
+TTL_S = 60.0
+PAGE = 5
+NAMES = [f"{number:02}" for number in range(2 * PAGE + 1)]
+
+
+class Paged(MemoryZMap):
+    """A far store whose glance has a page of names, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.failure: StoreError | None = None
+
+    @property
+    def features(self) -> Features:
+        return replace(super().features, near=False)
+
+    def search(self, prefix: Prefix) -> Iterator[Entry]:
+        self.asked.append(f"search {prefix}")
+        return super().search(prefix)
+
+    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+        self.asked.append(f"glance {prefix}")
+        found = sorted(super().search(prefix))
+        first, last = found[:PAGE], found[PAGE - 1].name if found[PAGE:] else ""
+
+        def others() -> Iterator[Entry]:
+            self.asked.append(f"rest {prefix}")
+            if self.failure is not None:
+                raise self.failure
+            yield from sorted(e for e in MemoryZMap.search(self, prefix) if e.name > last)
+
+        return first, others if last else None
+
+
+class Time:
+    """A clock that the test sets."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def store() -> Paged:
+    store = Paged()
+    for name in NAMES:
+        store.write(Key(f"a/{name}"), b"")
+    store.write(Key("b/1"), b"")
+    return store
+
+
+@pytest.fixture
+def clock() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def cache(store: Paged, clock: Time) -> Iterator[MetadataCache]:
+    options = EngineOptions(metadata_ttl_s=TTL_S)
+    pools = Pools(options)
+    yield MetadataCache(store, options, pools, clock)
+    pools.close()
+
+
+def names(cache: MetadataCache) -> list[str]:
+    return [entry.name for entry in cache.entries(A)]
+
+
+def knows(cache: MetadataCache, name: str) -> bool | None:
+    """Whether there is a name, without a request; None: that is not known."""
+    is_known, entry = cache.known_entry(A, name)
+    return entry is not None if is_known else None
+
+
+def test_a_long_level_is_looked_at_with_one_request_and_listed_with_one_more(
+    store: Paged, cache: MetadataCache
+) -> None:
+    cache.fetch({}, A)
+    assert knows(cache, "03")
+    assert knows(cache, "none") is None
+    assert not cache.lacks(Key("a/.zarray"))
+    assert cache.has_keys(A)
+    assert next(cache.entries(A)).name == "00"
+    assert store.asked == ["glance a"]
+    for _ in range(2):
+        assert names(cache) == NAMES
+        assert store.asked == ["glance a", "rest a"]
+    assert knows(cache, "none") is False
+
+
+def test_what_goes_on_after_a_glance_is_believed_for_as_long_as_the_glance(
+    cache: MetadataCache, clock: Time
+) -> None:
+    cache.fetch({}, A)
+    clock.now += TTL_S - 1
+    assert names(cache) == NAMES
+    assert knows(cache, "03")
+    clock.now += 1
+    assert knows(cache, "03") is None
+
+
+def test_a_level_that_comes_with_one_request_is_known_whole(
+    store: Paged, cache: MetadataCache
+) -> None:
+    cache.fetch({}, OTHER)
+    assert [entry.name for entry in cache.entries(OTHER)] == ["1"]
+    assert store.asked == ["glance b"]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["of which one knows", "of others"])
+def test_a_listing_goes_on_only_where_nothing_has_changed_since(
+    store: Paged, cache: MetadataCache, clock: Time, known: bool
+) -> None:
+    cache.fetch({}, A)
+    last, new = Key(f"a/{NAMES[-1]}"), Key("a/01-new")
+    store.write(new, b"")
+    store.delete(last)
+    if known:
+        cache.stored(store.stat(new))
+        cache.deleted(last)
+    else:
+        clock.now += TTL_S
+    assert sorted(names(cache)) == sorted([*NAMES[:-1], "01-new"])
+    assert store.asked == ["glance a", "search a"]
+
+
+def test_a_change_during_a_listing_that_goes_on_is_not_hidden_by_it(
+    store: Paged, cache: MetadataCache
+) -> None:
+    cache.fetch({}, A)
+    under_way = cache.entries(A)
+    for _ in range(PAGE + 1):
+        next(under_way)
+    store.write(Key("a/00-new"), b"")
+    cache.stored(store.stat(Key("a/00-new")))
+    list(under_way)
+    assert "00-new" in names(cache)
+
+
+def test_a_listing_begins_again_where_the_store_cannot_go_on(
+    store: Paged, cache: MetadataCache, clock: Time
+) -> None:
+    """A server has restarted, and does not know its token any more."""
+    cache.fetch({}, A)
+    store.failure = StoreError("no such token")
+    clock.now += TTL_S / 2
+    assert names(cache) == NAMES
+    assert store.asked == ["glance a", "rest a", "search a"]
+    clock.now += TTL_S - 1
+    assert knows(cache, "none") is False, "it is as new as the search"
+
+
+def test_a_store_that_does_not_answer_is_not_asked_again_at_once(
+    store: Paged, cache: MetadataCache
+) -> None:
+    cache.fetch({}, A)
+    store.failure = Unavailable("503")
+    with pytest.raises(Unavailable):
+        names(cache)
+    assert store.asked == ["glance a", "rest a"]
+    store.failure = None
+    assert names(cache) == NAMES
+
+
+def test_a_glance_that_fails_is_left_to_those_who_need_the_names(
+    store: Paged, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(prefix: Prefix) -> None:
+        raise Unavailable(prefix)
+
+    monkeypatch.setattr(store, "glance", refuse)
+    cache.fetch({}, A)
+    assert knows(cache, "03") is None
+    assert sorted(names(cache)) == NAMES
+
+
+def test_two_who_go_on_from_one_glance_get_all_names_and_what_either_found_is_known(
+    store: Paged, cache: MetadataCache
+) -> None:
+    cache.fetch({}, A)
+    one = cache.entries(A)
+    begun = [next(one).name for _ in range(PAGE + 1)]
+    store.write(Key("a/99"), b"")  # by another client
+    assert names(cache) == [*NAMES, "99"]
+    assert begun + [entry.name for entry in one] == NAMES
+    assert knows(cache, "99")
+
+
+def test_an_older_listing_does_not_replace_a_newer_one(
+    store: Paged, cache: MetadataCache, clock: Time
+) -> None:
+    older = cache.entries(A)
+    next(older)
+    clock.now += 1
+    store.write(Key("a/99"), b"")  # by another client
+    assert "99" in names(cache)
+    list(older)
+    assert knows(cache, "99")
+
+
+def test_what_is_to_be_asked_for_again_is_not_denied_by_a_listing_under_way(
+    store: Paged, cache: MetadataCache
+) -> None:
+    key = Key("a/.zgroup")
+    under_way = cache.entries(A)
+    next(under_way)
+    store.write(key, b"{}")  # by another client
+    cache.ask_again([key])
+    list(under_way)
+    assert cache.get(key, 1000).data == b"{}"
+
+
+def test_a_level_of_very_many_names_is_listed_and_not_kept(
+    store: Paged, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "LISTED_ENTRIES_MAX", len(NAMES))
+    for _ in range(2):
+        assert sorted(names(cache)) == NAMES
+    assert store.asked == ["search a", "search a"]
+    monkeypatch.setattr(listings, "LISTED_ENTRIES_MAX", len(NAMES) + 1)
+    for _ in range(2):
+        assert sorted(names(cache)) == NAMES
+    assert store.asked == ["search a"] * 3
