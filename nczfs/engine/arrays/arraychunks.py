@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from math import prod
-from typing import TypeAlias
 
-from nczfs import metrics
 from nczfs.buffers import Values
+from nczfs.engine.arrays.chunkloader import ChunkLoader
 from nczfs.engine.arrays.pieces import part_of, run_of, starts_at
 from nczfs.engine.arrays.selection import ChunkSelection
-from nczfs.engine.chunks.base import ChunkSource, ChunkStore, Confirmed, Fetched
+from nczfs.engine.chunks.base import ChunkSource, ChunkStore
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess, access_of
 from nczfs.engine.chunks.fill import fill_chunk
 from nczfs.engine.chunks.keeping import Keeping
-from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.engine.writing.written import Region
-from nczfs.errors import NczfsError, NotWritable, Unavailable
+from nczfs.errors import NotWritable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex, ChunkPart
 from nczfs.model.hierarchy import ArrayDescription
-
-log = logging.getLogger(__name__)
-
-_ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
-_SMALL_BYTES, _SMALL_MAX = 256 << 10, 64  # of chunks that a thread loads one after the other
-_CONFIRMED_MAX = 32  # chunks: to ask a disk takes less time than to pass it to another thread
-_LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
-
-Claimed: TypeAlias = "tuple[ChunkIndex, int]"
-"""A chunk that is to be loaded ahead, and the bytes that are reserved for it."""
 
 
 class ArrayChunks:
@@ -73,11 +59,11 @@ class ArrayChunks:
         self._writer = source.writer
         self._why = "the values are computed from others, and cannot be written"
         self._inputs = source.inputs
-        self._listed = source.listed
         self.pools = pools
         self.stored = stored
         self._cache = cache
         self._writeback = writeback
+        self._loader = ChunkLoader(source, stored, cache, writeback, pools)
         self._grows = grows or (False,) * len(source.array.shape)
         self._shape = shape
 
@@ -85,7 +71,7 @@ class ArrayChunks:
         """Return the same chunks of the array with another shape."""
         chunks, source = copy(self), self.source.resized(description)
         chunks.description, chunks.source = source.array, source
-        chunks._inputs, chunks._listed = source.inputs, source.listed
+        chunks._inputs, chunks._loader = source.inputs, self._loader.of(source)
         chunks._writer = source.writer if self.is_writable else None
         return chunks
 
@@ -97,24 +83,7 @@ class ArrayChunks:
     @property
     def capacity(self) -> int:
         """The number of chunks that fit into the budget of the cache."""
-        return self._cache.limit_bytes // (self._load_bytes + _LOAD_BYTES)
-
-    @property
-    def _small_count(self) -> int:
-        """How many chunks take no longer to load than a thread should be occupied."""
-        if self.description.dtype.vlen is not None:
-            return 1
-        return max(1, min(_SMALL_MAX, _SMALL_BYTES // max(1, self.description.chunk_bytes)))
-
-    @property
-    def _load_bytes(self) -> int:
-        """The memory to reserve for the load of a chunk: its size, or what others had.
-
-        The memory of elements of variable length is only known when they are decoded.
-        """
-        if self.description.dtype.vlen is None:
-            return self.description.chunk_bytes
-        return max(self.stored.weight, _ELEMENTS_FACTOR * self.description.chunk_bytes)
+        return self._loader.capacity
 
     def unwritable(self, why: str) -> ArrayChunks:
         """Return the same chunks for reading alone."""
@@ -173,27 +142,31 @@ class ArrayChunks:
         A chunk that is one run of `out` is decoded into it, so after an error `out` is undefined.
         """
         self.stored.check()
-        halves = self.source.fetch_several([(each.chunk, None) for each in selections])
-        with self.pools.decoding() as scratch:
-            for selected, decode in zip(selections, halves, strict=True):
-                target = run_of(selected, self.description.grid.extent(selected.chunk), out)
-                scratch.restart(target)
-                values = self._counted(decode(), None, tally).values
-                self.stored.check()
-                if target is None or not starts_at(values, target):
-                    out[selected.target] = values[selected.source]
-                elif out.dtype != values.dtype:  # decoded in place, in this machine's byte order
-                    target.view(values.dtype).byteswap(inplace=True)
+        try:
+            halves = self.source.fetch_several([(each.chunk, None) for each in selections])
+            with self.pools.decoding() as scratch:
+                for selected, decode in zip(selections, halves, strict=True):
+                    target = run_of(selected, self.description.grid.extent(selected.chunk), out)
+                    scratch.restart(target)
+                    values = self._loader.counted(decode(), None, tally).values
+                    self.stored.check()
+                    if target is None or not starts_at(values, target):
+                        out[selected.target] = values[selected.source]
+                    elif out.dtype != values.dtype:  # decoded in place, in this machine's order
+                        target.view(values.dtype).byteswap(inplace=True)
+        except Exception:
+            self.stored.check()  # what replaced it meanwhile may well be no chunk of it
+            raise
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
         if self._inputs:
-            fresh_since = self._as_fresh(fresh_since)
+            fresh_since = self._loader.as_fresh(fresh_since)
         chunk_id = (self.stored, index)
         return (
             self._writeback.find(chunk_id) is not None
             or self._cache.peek(chunk_id, fresh_since, share=0.0) is not None
-            or self._is_missing(index, fresh_since)
+            or self._loader.is_missing(index, fresh_since)
         )
 
     def peek(self, index: ChunkIndex, fresh_since: float, share: float = 1.0) -> Values | None:
@@ -202,9 +175,9 @@ class ArrayChunks:
         if dirty is not None:
             return dirty.readable()
         if self._inputs:
-            fresh_since = self._as_fresh(fresh_since)
+            fresh_since = self._loader.as_fresh(fresh_since)
         found = self._cache.peek((self.stored, index), fresh_since, share)
-        if found is None and self._is_missing(index, fresh_since):
+        if found is None and self._loader.is_missing(index, fresh_since):
             return fill_chunk(self.description, index)
         return found
 
@@ -218,19 +191,19 @@ class ArrayChunks:
         if self._writeback.find((self.stored, index)) is not None:
             keeping.in_memory(0)  # of the cache, until it is stored
             return
-        if self._is_missing(index, fresh_since):
+        if self._loader.is_missing(index, fresh_since):
             keeping.in_memory(0)
             return
-        load = partial(self._load, index, tally, fresh_since)
+        load = partial(self._loader.load, index, tally, fresh_since)
         if self._inputs:
-            fresh_since = self._as_fresh(fresh_since)
-        self._cache.keep((self.stored, index), load, self._load_bytes, fresh_since, keeping)
+            fresh_since = self._loader.as_fresh(fresh_since)
+        self._cache.keep((self.stored, index), load, self._loader.load_bytes, fresh_since, keeping)
 
     def holds(self, index: ChunkIndex) -> bool:
         """Return whether a chunk is dirty, in memory or on the disk, or known to be missing."""
         chunk_id = (self.stored, index)
         is_held = self._writeback.find(chunk_id) is not None or self._cache.holds(chunk_id)
-        return is_held or self._is_missing(index, -math.inf)
+        return is_held or self._loader.is_missing(index, -math.inf)
 
     def request(self, index: ChunkIndex, tally: Tally, fresh_since: float) -> bool:
         """Let other threads load a chunk ahead. Returns False if it is there, or there is no room.
@@ -241,8 +214,7 @@ class ArrayChunks:
         here = (self.stored, index)
         if not self._inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
             return False  # the usual case, with as few calls as possible
-        claimed = self._claim(index, fresh_since)
-        return claimed is not None and self._fetch([claimed], tally, fresh_since)
+        return self._loader.request(index, tally, fresh_since)
 
     def request_all(
         self,
@@ -259,25 +231,7 @@ class ArrayChunks:
         near : the store answers so soon that a thread loads several small chunks, or confirms
             several that are in memory.
         """
-        together: dict[Hashable, list[Claimed]] = {}
-        for index in islice(indexes, max(1, self.capacity)):
-            if (claimed := self._claim(index, fresh_since)) is None:
-                continue
-            of, most = self._companions(index, near=near)
-            together.setdefault(of, []).append(claimed)
-            if len(together[of]) >= most:
-                self._fetch(together.pop(of), tally, fresh_since)
-        for some in together.values():
-            self._fetch(some, tally, fresh_since)
-
-    def _companions(self, index: ChunkIndex, *, near: bool) -> tuple[Hashable, float]:
-        """Return what a chunk has in common with those it is fetched with, and their number."""
-        if self.source.is_grouped:
-            return self.source.unit(index), math.inf
-        if not near:
-            return index, 1
-        is_known = self._cache.peek((self.stored, index), -math.inf, share=0.0) is not None
-        return is_known, _CONFIRMED_MAX if is_known else self._small_count
+        self._loader.request_all(indexes, tally, fresh_since, near=near)
 
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
@@ -344,15 +298,17 @@ class ArrayChunks:
         self, index: ChunkIndex, tally: Tally, fresh_since: float, access: ChunkAccess = WHOLE
     ) -> AbstractContextManager[Values]:
         """Return the values of a chunk as the store has them."""
-        if self._listed is not None:
+        if self._loader.listed is not None:
             # What was loaded may be newer than a listing.
             cached = self._cache.peek((self.stored, index), fresh_since, share=0.0)
-            if cached is None and self._is_missing(index, fresh_since):
+            if cached is None and self._loader.is_missing(index, fresh_since):
                 return nullcontext(fill_chunk(self.description, index))
-        load = partial(self._load, index, tally, fresh_since)
+        load = partial(self._loader.load, index, tally, fresh_since)
         if self._inputs:
-            fresh_since = self._as_fresh(fresh_since)
-        return self._cache.pinned((self.stored, index), load, self._load_bytes, fresh_since, access)
+            fresh_since = self._loader.as_fresh(fresh_since)
+        return self._cache.pinned(
+            (self.stored, index), load, self._loader.load_bytes, fresh_since, access
+        )
 
     @contextmanager
     def _with_written(
@@ -369,131 +325,3 @@ class ArrayChunks:
                 return
         with self._clean(index, tally, fresh_since) as values:
             yield values
-
-    def _is_missing(self, index: ChunkIndex, fresh_since: float) -> bool:
-        """Return whether a listing has shown that the store lacks a chunk. Never blocks."""
-        return self._missing_at(self._cache.absences.known, index, fresh_since) is not None
-
-    def _missing_at(
-        self, absence: Callable[..., float | None], index: ChunkIndex, fresh_since: float
-    ) -> float | None:
-        """Return when a listing has shown that the store lacks a chunk.
-
-        Parameters
-        ----------
-        absence : `Absences.known`, or `Absences.find`, which lists what is worth it.
-        """
-        if (io := self._listed) is None:
-            return None
-        unit = io.unit(index)
-        as_of = absence(self.stored, io, unit, fresh_since)
-        # Some servers list new objects late.
-        return None if self._writeback.has_stored((self.stored, unit)) else as_of
-
-    def _filled(self, index: ChunkIndex, as_of: float) -> LoadedChunk:
-        """Return a chunk that the store lacked at some time."""
-        metrics.CHUNKS_MISSING.inc()
-        return LoadedChunk(fill_chunk(self.description, index), 0, None, as_of)
-
-    def _load(
-        self, index: ChunkIndex, tally: Tally, fresh_since: float, known: LoadedChunk | None
-    ) -> LoadedChunk:
-        self.stored.check()
-        as_of = self._missing_at(self._cache.absences.find, index, fresh_since)
-        if as_of is not None:
-            loaded = self._filled(index, as_of)
-        else:
-            loaded = self._counted(self.source.load(index, known), known, tally)
-        self.stored.check()  # what replaced it meanwhile has other bytes
-        return loaded
-
-    def _counted(self, loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
-        if loaded.version is None and self._listed is not None:
-            self._cache.absences.note(self.stored, self._listed)
-        if loaded is not known:
-            tally.chunks_loaded += 1
-            tally.bytes_decoded += loaded.nbytes
-            if loaded.nbytes > self.stored.weight:
-                self.stored.weight = loaded.nbytes
-        return loaded
-
-    def _claim(self, index: ChunkIndex, fresh_since: float) -> Claimed | None:
-        """Claim the load of a chunk. Returns None if it is there, or there is no room."""
-        if self._inputs:
-            fresh_since = self._as_fresh(fresh_since)
-        chunk_id = (self.stored, index)
-        if self._cache.peek(chunk_id, fresh_since, share=0.0) is not None:
-            return None
-        if self._is_missing(index, fresh_since):
-            return None
-        nbytes = self._load_bytes + _LOAD_BYTES
-        return (index, nbytes) if self._cache.start_load(chunk_id, nbytes, fresh_since) else None
-
-    def _fetch(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> bool:
-        """Fetch claimed chunks in another thread. Returns False if that has ended.
-
-        They are of one unit, or small, or in memory.
-        """
-        try:
-            self.pools.fetch.submit(self._fetch_ahead, claimed, tally, fresh_since)
-        except RuntimeError as error:  # the engine is closing, or the interpreter is ending
-            self._fail(claimed, Unavailable(str(error)))
-            return False
-        return True
-
-    def _fetch_ahead(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
-        if self.source.is_grouped:
-            self._fetch_unit(claimed, tally, fresh_since)
-        elif 1 < len(claimed) <= self._small_count:
-            for each in claimed:
-                known = self._cache.known((self.stored, each[0]))
-                self._settle(each, known, partial(self.source.load, each[0], known), tally)
-        else:
-            for each in claimed:
-                self._fetch_unit([each], tally, fresh_since)
-
-    def _fetch_unit(self, claimed: list[Claimed], tally: Tally, fresh_since: float) -> None:
-        """Fetch chunks of one unit; all but confirmed ones are decoded in another thread."""
-        wanted = [(index, self._cache.known((self.stored, index))) for index, _ in claimed]
-        try:
-            self.stored.check()
-            find, first = self._cache.absences.find, claimed[0][0]
-            if (as_of := self._missing_at(find, first, fresh_since)) is not None:
-                for (index, reserved), (_, known) in zip(claimed, wanted, strict=True):
-                    filled = self._filled(index, as_of)
-                    self._cache.finish_load((self.stored, index), reserved, filled, known)
-                return
-            halves = self.source.fetch_several(wanted)
-        except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail(claimed, error)
-            return
-        for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
-            if isinstance(decode, Confirmed):
-                self._settle(each, known, decode, tally)
-                continue
-            try:
-                self.pools.decode.submit(self._settle, each, known, decode, tally)
-            except RuntimeError as error:
-                self._fail([each], Unavailable(str(error)))
-
-    def _settle(
-        self, claimed: Claimed, known: LoadedChunk | None, decode: Fetched, tally: Tally
-    ) -> None:
-        index, reserved = claimed
-        try:
-            loaded = self._counted(decode(), known, tally)
-            self.stored.check()
-            self._cache.finish_load((self.stored, index), reserved, loaded, known)
-        except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail([claimed], error)
-
-    def _fail(self, claimed: list[Claimed], error: Exception) -> None:
-        if not isinstance(error, NczfsError):
-            log.error("loading a chunk ahead failed", exc_info=error)
-            error = Unavailable(f"loading a chunk failed: {error!r}")
-        for index, reserved in claimed:
-            self._cache.fail_load((self.stored, index), reserved, error)
-
-    def _as_fresh(self, fresh_since: float) -> float:
-        """Return since when computed values must be known: since the last change of an input."""
-        return max(fresh_since, *(array.changed_at for array in self._inputs))

@@ -7,12 +7,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.absences import Absences
 from nczfs.engine.chunks.chunkaccess import UNREAD, WHOLE, ChunkAccess
+from nczfs.engine.chunks.entries import CacheEntry, ChunkLoad, Loader
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.slots import Slot
@@ -24,32 +24,6 @@ from nczfs.errors import NczfsError, Unavailable
 # Waiting for the disk must cost a reader no more than a request to a far store.
 PATIENCE_S = 0.05
 ENTRY_BYTES = 512  # approximate cost of an entry besides its values
-
-
-class _Entry:
-    __slots__ = ("checked_at", "loaded", "pins", "referenced", "share_read")
-
-    def __init__(self, loaded: LoadedChunk, checked_at: float, share_read: float) -> None:
-        self.loaded = loaded
-        self.checked_at = checked_at
-        self.pins = 0
-        self.referenced = False
-        self.share_read = share_read  # of its elements; counted without a lock, so roughly
-
-
-class _Load:
-    __slots__ = ("done", "entry", "error", "is_dropped", "started_at")
-
-    def __init__(self, started_at: float) -> None:
-        self.started_at = started_at  # when the data are certainly valid
-        self.done = threading.Event()
-        self.entry: _Entry | None = None
-        self.error: NczfsError | None = None
-        self.is_dropped = False
-
-
-Loader: TypeAlias = "Callable[[LoadedChunk | None], LoadedChunk]"
-"""Loads a chunk. What is already known of it is passed in, to be confirmed or replaced."""
 
 
 class ChunkCache:
@@ -87,8 +61,8 @@ class ChunkCache:
         self._turn = threading.Condition(self._lock)
         self._loading = 0  # bytes of the loads that `pinned` has started
         # To find the first key of a dict that lost many takes time with their number.
-        self._entries: OrderedDict[ChunkId, _Entry] = OrderedDict()
-        self._loads: dict[ChunkId, _Load] = {}
+        self._entries: OrderedDict[ChunkId, CacheEntry] = OrderedDict()
+        self._loads: dict[ChunkId, ChunkLoad] = {}
         self._used = 0
         self._closed = False
 
@@ -131,7 +105,7 @@ class ChunkCache:
         access : the part that will be read; the values beyond it are undefined.
         """
         found = self._acquire(chunk_id, load, nbytes, fresh_since, access)
-        if not isinstance(found, _Entry):
+        if not isinstance(found, CacheEntry):
             yield found
             return
         try:
@@ -141,12 +115,7 @@ class ChunkCache:
                 found.pins -= 1
 
     def keep(
-        self,
-        chunk_id: ChunkId,
-        load: Loader,
-        nbytes: int,
-        fresh_since: float,
-        keeping: Keeping,
+        self, chunk_id: ChunkId, load: Loader, nbytes: int, fresh_since: float, keeping: Keeping
     ) -> None:
         """Load a chunk as `pinned` does, and keep it on the disk, or else in memory.
 
@@ -177,11 +146,18 @@ class ChunkCache:
         """Return whether a chunk is in memory or on the disk, however old."""
         return chunk_id in self._entries or self._tier.find(chunk_id) is not None
 
-    def start_load(self, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
+    def start_load(
+        self, chunk_id: ChunkId, nbytes: int, fresh_since: float, *, begun: bool = True
+    ) -> bool:
         """Claim the load of a chunk that is to be read ahead.
 
         True: the caller must call `finish_load` or `fail_load`. False: it is there or on its way,
         or there is no room for it: reading ahead is dropped, never queued.
+
+        Parameters
+        ----------
+        begun : False: the load has to wait its turn. Until the caller calls `begin_load`, which it
+            must do first, a reader loads the chunk itself, and does not wait.
         """
         with self._lock:
             entry = self._entries.get(chunk_id)
@@ -192,10 +168,38 @@ class ChunkCache:
                 return False
             granted = not self._tier.is_behind and self._make_room(nbytes)
             if granted:
+                load = ChunkLoad(self._clock(), chunk_id, None if begun else nbytes)
+                # No call comes between these: an interrupted claim is granted whole, or not at all.
                 self._used += nbytes
-                self._loads[chunk_id] = _Load(self._clock())
+                self._loads[chunk_id] = load
         self._tier.flush()
         return granted
+
+    def begin_load(self, claim: ChunkId) -> bool:
+        """Begin a claimed load. False: the claim is void, and its bytes were given back.
+
+        Parameters
+        ----------
+        claim : the very object that `start_load` got; the chunk may be claimed anew by now.
+        """
+        with self._lock:
+            load = self._loads.get(claim)
+            if load is None or load.claim is not claim:
+                return False
+            load.held = None
+            return True
+
+    def withdraw(self, claim: ChunkId, reserved: int) -> None:
+        """End a load if `start_load` has granted it to this claim, as `begin_load` knows it.
+
+        Who waits for it loads the chunk.
+        """
+        with self._lock:
+            load = self._loads.get(claim)
+            if load is not None and load.claim is claim:
+                if load.is_begun:
+                    self._used -= reserved
+                self._give_up(claim, None)
 
     def known(self, chunk_id: ChunkId) -> LoadedChunk | None:
         """Return what is in memory or on the disk of a chunk, however old."""
@@ -261,7 +265,7 @@ class ChunkCache:
             self._tier.forget(chunk_id)
             # Counted as read whole, since a program that writes an array does not also read it
             # across chunks.
-            self._replace(chunk_id, _Entry(loaded, self._clock(), share_read=1.0))
+            self._replace(chunk_id, CacheEntry(loaded, self._clock(), share_read=1.0))
         self._tier.flush()
 
     def drop(self, chunk_id: ChunkId) -> None:
@@ -310,20 +314,23 @@ class ChunkCache:
         nbytes: int,
         fresh_since: float,
         access: ChunkAccess,
-    ) -> _Entry | Values:
+    ) -> CacheEntry | Values:
         """Return a pinned entry, or otherwise values from the disk."""
         while True:
             with self._lock:
                 entry = self._entries.get(chunk_id)
                 if entry is not None and entry.checked_at >= fresh_since:
                     metrics.CACHE_HITS.inc()
-                    return _pin(entry, access.share)
+                    return entry.pinned(access.share)
                 slot = self._tier.find(chunk_id) if entry is None else None
                 under_way = self._loads.get(chunk_id)
                 is_spilled = slot is not None and slot.checked_at >= fresh_since
-                if under_way is None and not is_spilled:
-                    self._loads[chunk_id] = _Load(self._clock())
-            if under_way is not None:
+                waits = under_way is not None and under_way.is_begun
+                if not waits and not is_spilled:
+                    if under_way is not None:  # whose claim may have to wait for other chunks
+                        self._give_up(chunk_id, None)
+                    self._loads[chunk_id] = ChunkLoad(self._clock())
+            if under_way is not None and waits:
                 under_way.done.wait()
                 if under_way.error is not None:
                     raise under_way.error
@@ -332,7 +339,7 @@ class ChunkCache:
                     with self._lock:
                         # What a reader had no room for is not there for one who keeps it.
                         if access is not UNREAD or self.holds(chunk_id):
-                            return _pin(entry, access.share)
+                            return entry.pinned(access.share)
                 continue
             if not is_spilled:
                 metrics.CACHE_MISSES.inc()
@@ -346,19 +353,19 @@ class ChunkCache:
 
     def _read_back(
         self, chunk_id: ChunkId, slot: Slot, access: ChunkAccess
-    ) -> _Entry | Values | None:
+    ) -> CacheEntry | Values | None:
         """Return the wanted part of a chunk from the disk, or the whole; None if it is gone."""
         keep = slot.is_worth_memory(access.part)
         values = self._tier.read(slot, None if keep else access.part)
         if values is None or not keep:
             return values
-        entry = _Entry(slot.loaded_from(values), slot.checked_at, share_read=0.0)
+        entry = CacheEntry(slot.loaded_from(values), slot.checked_at, share_read=0.0)
         with self._lock:
             if self._tier.find(chunk_id) is not slot:
                 return None
             if chunk_id not in self._entries:
                 self._insert(chunk_id, entry)
-            _pin(entry, access.share)
+            entry.pinned(access.share)
         self._tier.flush()
         return entry
 
@@ -377,7 +384,7 @@ class ChunkCache:
         nbytes: int,
         known: LoadedChunk | None,
         access: ChunkAccess,
-    ) -> _Entry | None:
+    ) -> CacheEntry | None:
         """Return the pinned entry; None if the copy on the disk was confirmed."""
         with self._turn:
             self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
@@ -414,7 +421,7 @@ class ChunkCache:
         share_read: float,
         *,
         is_kept: bool = False,
-    ) -> _Entry | None:
+    ) -> CacheEntry | None:
         load = self._loads.pop(chunk_id, None)
         is_dropped = load is not None and load.is_dropped
         checked_at = self._clock() if load is None else load.started_at
@@ -422,7 +429,7 @@ class ChunkCache:
         if isinstance(loaded, Spilled):
             loaded.slot.checked_at = checked_at
         else:
-            entry = _Entry(loaded, min(checked_at, loaded.as_of), share_read)
+            entry = CacheEntry(loaded, min(checked_at, loaded.as_of), share_read)
             if not is_dropped:
                 if loaded is not known:  # what is confirmed may be on the disk alone by now
                     self._tier.forget(chunk_id)
@@ -430,15 +437,14 @@ class ChunkCache:
                 if is_kept:
                     self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
         if load is not None:
-            load.entry = None if is_dropped else entry
-            load.done.set()
+            load.end(None if is_dropped else entry)
         return entry
 
-    def _replace(self, chunk_id: ChunkId, entry: _Entry) -> None:
+    def _replace(self, chunk_id: ChunkId, entry: CacheEntry) -> None:
         self._remove(chunk_id)
         self._insert(chunk_id, entry)
 
-    def _insert(self, chunk_id: ChunkId, entry: _Entry) -> None:
+    def _insert(self, chunk_id: ChunkId, entry: CacheEntry) -> None:
         # A chunk larger than the whole budget is handed to its readers, and not kept.
         cost = entry.loaded.nbytes + ENTRY_BYTES
         if not self._closed and self._make_room(cost):
@@ -448,19 +454,21 @@ class ChunkCache:
         else:
             self._offer(chunk_id, entry)
 
-    def _offer(self, chunk_id: ChunkId, entry: _Entry) -> None:
+    def _offer(self, chunk_id: ChunkId, entry: CacheEntry) -> None:
         self._tier.offer(chunk_id, entry.loaded, entry.checked_at, share_read=entry.share_read)
 
     def _disown(self, chunk_id: ChunkId) -> None:
         load = self._loads.get(chunk_id)
         if load is not None:
             load.is_dropped = True
+            if not load.is_begun:  # so what would be loaded is not needed
+                self._give_up(chunk_id, None)
 
-    def _give_up(self, chunk_id: ChunkId, error: NczfsError) -> None:
+    def _give_up(self, chunk_id: ChunkId, error: NczfsError | None) -> None:
         load = self._loads.pop(chunk_id, None)
         if load is not None:
-            load.error = error
-            load.done.set()
+            self._used -= load.held or 0
+            load.end(None, error)
 
     def _make_room(self, nbytes: int) -> bool:
         limit = self.limit_bytes - self._tier.queue_bytes
@@ -487,10 +495,3 @@ class ChunkCache:
         if entry is not None:
             self._used -= entry.loaded.nbytes + ENTRY_BYTES
             metrics.CACHE_BYTES.set(self._used)
-
-
-def _pin(entry: _Entry, share: float) -> _Entry:
-    entry.pins += 1
-    entry.referenced = True
-    entry.share_read += share
-    return entry

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nczfs.engine.arrays import arraychunks, selectionreader
+from nczfs.engine.arrays import chunkloader, selectionreader
 from nczfs.engine.arrays.array import now
-from nczfs.engine.arrays.arraychunks import ArrayChunks, Claimed
+from nczfs.engine.arrays.chunkloader import ChunkLoader, Claims
 from nczfs.engine.arrays.selection import Selection
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions, Tally
@@ -117,15 +117,16 @@ def in_objects() -> CountedStore:
 
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many chunks a thread was given, each time."""
+    """How many chunks a thread was given, each time; it has time to load them all."""
+    monkeypatch.setattr(chunkloader, "_IN_TURN_S", 3600.0)
     together: list[int] = []
-    real = ArrayChunks._fetch
+    real = ChunkLoader._fetch
 
-    def fetch(self: ArrayChunks, claimed: list[Claimed], tally: Tally, since: float) -> bool:
-        together.append(len(claimed))
-        return real(self, claimed, tally, since)
+    def fetch(self: ChunkLoader, claims: Claims, tally: Tally, since: float) -> bool:
+        together.append(len(claims))
+        return real(self, claims, tally, since)
 
-    monkeypatch.setattr(ArrayChunks, "_fetch", fetch)
+    monkeypatch.setattr(ChunkLoader, "_fetch", fetch)
     return together
 
 
@@ -153,7 +154,7 @@ def test_a_thread_loads_several_small_chunks_ahead_and_each_has_its_own_error(
 def test_tiny_chunks_of_a_near_store_are_loaded_by_the_reader_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ArrayChunks, "_fetch", None)  # which other threads would be asked by
+    monkeypatch.setattr(ChunkLoader, "_fetch", None)  # which other threads would be asked by
     store = in_objects()
     dataset = opened(store, Engine(EngineOptions()))
     out = np.empty(40, "i4")
@@ -167,7 +168,7 @@ def test_a_thread_confirms_several_chunks_that_are_in_memory(
 ) -> None:
     """However large they are. One has changed since, one is damaged, and one is gone."""
     if not is_small:
-        monkeypatch.setattr(arraychunks, "_SMALL_MAX", 1)
+        monkeypatch.setattr(chunkloader, "_SMALL_MAX", 1)
     store = CountedStore(near=True)
     put_json(store, ".zgroup", {"zarr_format": 2})
     put_array(store, "v", np.arange(1, 65, dtype="<i4"), (4,))

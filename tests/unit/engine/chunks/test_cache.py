@@ -250,6 +250,59 @@ def test_what_was_read_goes_before_what_was_read_ahead() -> None:
     assert cache.peek((A, (0,)), 0.0) is None
 
 
+def test_a_reader_takes_over_a_load_that_nobody_has_begun() -> None:
+    cache, claim = ChunkCache(1 << 20), (A, (0,))
+    assert cache.start_load(claim, 1000, 0.0, begun=False)
+    assert not cache.start_load((A, (0,)), 1000, 0.0)
+    with cache.pinned((A, (0,)), lambda known: loaded(7), 1000, 0.0) as values:
+        assert values[0] == 7
+    assert not cache.begin_load(claim)
+    cache.withdraw(claim, 1000)
+    assert cache.used_bytes == 1000 + ENTRY_BYTES
+
+
+def test_a_claim_does_not_begin_a_later_one_of_the_same_chunk() -> None:
+    cache, first, second = ChunkCache(1 << 20), (A, (0,)), (A, (0,))
+    assert cache.start_load(first, 1000, 0.0, begun=False)
+    cache.drop(first)
+    assert cache.start_load(second, 2000, 0.0, begun=False)
+    assert not cache.begin_load(first)
+    cache.withdraw(first, 1000)
+    assert cache.begin_load(second)
+    cache.finish_load(second, 2000, loaded(1), None)
+    assert cache.used_bytes == 1000 + ENTRY_BYTES
+
+
+@pytest.mark.parametrize(
+    "void",
+    [
+        lambda cache: cache.drop((A, (0,))),
+        lambda cache: cache.discard(A),
+        lambda cache: cache.close(),
+        lambda cache: cache.put((A, (0,)), loaded(1, cache.limit_bytes)),
+    ],
+    ids=["drop", "discard", "close", "put"],
+)
+def test_a_claim_that_is_void_has_given_its_bytes_back(void: Callable[[ChunkCache], None]) -> None:
+    cache, claim = ChunkCache(1 << 20), (A, (0,))
+    assert cache.start_load(claim, 1000, 0.0, begun=False)
+    void(cache)
+    assert cache.used_bytes == 0
+    assert not cache.begin_load(claim)
+    assert cache.used_bytes == 0
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_who_waits_for_a_load_that_is_withdrawn_loads_the_chunk(begun: bool) -> None:
+    cache, claim = ChunkCache(1 << 20), (A, (0,))
+    assert cache.start_load(claim, 1000, 0.0, begun=begun)
+    cache.withdraw(claim, 1000)
+    cache.withdraw(claim, 1000)
+    assert cache.used_bytes == 0
+    with cache.pinned((A, (0,)), lambda known: loaded(7), 1000, 0.0) as values:
+        assert values[0] == 7
+
+
 class CacheMachine(RuleBasedStateMachine):
     """Any order of loads, hits, reservations and discards keeps the books in balance."""
 
