@@ -190,7 +190,10 @@ def test_no_claim_is_left_when_a_claim_or_its_task_is_interrupted(
     assert case.is_idle()
 
 
-def test_confirmed_chunks_stay_in_the_thread(given: list[int]) -> None:
+def test_confirmed_chunks_stay_in_the_thread(
+    given: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunkloader, "_SMALL_MAX", 1)  # small ones are decoded there anyway
     case = Case()
     case.read_all()
     submitted: list[object] = []
@@ -200,7 +203,7 @@ def test_confirmed_chunks_stay_in_the_thread(given: list[int]) -> None:
     case.request(CHUNKS, since := now())
     case.engine.pools.fetch.shutdown()
     assert not submitted
-    assert given == [32, 32, 16]  # and no more than that at a time
+    assert given[-3:] == [32, 32, 16]  # and no more than that at a time
     assert case.array._chunks.is_in_memory((CHUNKS - 1,), since)
 
 
@@ -217,6 +220,7 @@ def test_chunks_of_a_far_store_are_not_grouped(given: list[int]) -> None:
 
 
 @pytest.mark.parametrize("near", [True, False], ids=["small path", "one by one"])
+@pytest.mark.usefixtures("given")
 def test_readers_of_an_array_that_has_ended_are_told_so_whatever_failed(
     near: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +245,8 @@ def test_readers_of_an_array_that_has_ended_are_told_so_whatever_failed(
     assert errors
     assert all(isinstance(each, StructureChanged) for each in errors)
     assert case.is_idle()
+    if near:
+        assert not case.store.reads["v/1"]  # it was the thread's next one
 
 
 def ended(case: Case, monkeypatch: pytest.MonkeyPatch, method: str) -> list[str]:
