@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
 _SMALL_BYTES, _SMALL_MAX = 256 << 10, 64  # of chunks that a thread loads one after the other
 _CONFIRMED_MAX = 32  # chunks: to ask a disk takes less time than to pass it to another thread
-_IN_TURN_S = 0.002  # after it, the rest of such chunks goes to other threads: the store is slow
+_IN_TURN_S = 0.01  # for a chunk; beyond it the store is slow, and others load the rest
 _LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
 
 
@@ -236,9 +236,11 @@ class ChunkLoader:
                 self._fetch_unit(begun, tally, fresh_since)
             return
         is_small = len(claims) <= self._small_count
-        stop = time.monotonic() + _IN_TURN_S
+        began, is_slow = time.monotonic(), False
         for claimed in _taken(claims):
-            if time.monotonic() > stop:
+            now = time.monotonic()
+            is_slow, began = is_slow or now - began > _IN_TURN_S, now
+            if is_slow:
                 self._fetch(deque([claimed]), tally, fresh_since)
             elif self._cache.begin_load(claimed.chunk_id):
                 if is_small:
