@@ -19,7 +19,8 @@ from tests.support.sample import upload
 from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("DetectNodes") is None, reason="DetectNodes is not on PATH"
+    shutil.which("DetectNodes") is None,
+    reason="DetectNodes is not on PATH (neither Debian nor PyPI has TempestExtremes)",
 )
 
 STEPS = 40

@@ -63,7 +63,7 @@ def test_a_writer_whose_node_is_renamed_before_it_is_told_is_told(
     fs: TreeFileSystem, faulty: Faulty, handle: HandleNo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEMANTICS W27, W32."""
-    taken = take_once(monkeypatch, RefusedChanges, "told", lambda: rename(fs))
+    taken = take_once(monkeypatch, RefusedChanges, "report", lambda: rename(fs))
     refuse(faulty)
     with pytest.raises(AccessDenied):
         close(fs, handle)
