@@ -26,18 +26,9 @@ from nczfs.views.base import View
 from nczfs.views.layout import Layout
 from nczfs.views.segments import Literal
 from tests.support.counted import new_store, opened
+from tests.support.settime import SetTime
 
 TTL_S, MTIME_NS = 60.0, 1234567890
-
-
-class Clock:
-    """A clock that stands until it is put forward."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Source:
@@ -53,8 +44,8 @@ class Source:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> SetTime:
+    clock = SetTime()
     monkeypatch.setattr("nczfs.vfs.datasets.viewfile.now", clock)
     return clock
 
@@ -94,7 +85,7 @@ def text_of(file: ViewFile) -> bytes:
 
 
 def test_a_text_of_values_is_made_again_when_its_time_to_live_has_passed(
-    engine: Engine, source: Source, clock: Clock
+    engine: Engine, source: Source, clock: SetTime
 ) -> None:
     file = file_of(context_of(engine), source)
     assert file.stat() == NodeStat(3, MTIME_NS)
@@ -105,7 +96,9 @@ def test_a_text_of_values_is_made_again_when_its_time_to_live_has_passed(
     assert (text_of(file), file.stat().size, source.made) == (b"newer", 5, 2)
 
 
-def test_a_text_of_descriptions_is_made_once(engine: Engine, source: Source, clock: Clock) -> None:
+def test_a_text_of_descriptions_is_made_once(
+    engine: Engine, source: Source, clock: SetTime
+) -> None:
     file = file_of(context_of(engine), source, is_arithmetic=True)
     assert file.listing_stat() == NodeStat(3, MTIME_NS)
     clock.now += 100 * TTL_S
@@ -113,7 +106,7 @@ def test_a_text_of_descriptions_is_made_once(engine: Engine, source: Source, clo
 
 
 def test_a_text_is_made_again_when_what_it_depends_on_has_changed(
-    engine: Engine, source: Source, clock: Clock
+    engine: Engine, source: Source, clock: SetTime
 ) -> None:
     revisions = [1]
     view = View(source.layout, is_text=True)
@@ -125,7 +118,7 @@ def test_a_text_is_made_again_when_what_it_depends_on_has_changed(
 
 
 def test_a_size_is_never_that_of_a_text_in_whose_place_another_thread_has_put_a_newer_one(
-    engine: Engine, source: Source, clock: Clock
+    engine: Engine, source: Source, clock: SetTime
 ) -> None:
     """The kernel would cut the newer text there."""
     made: list[bytes] = []
@@ -145,7 +138,7 @@ def test_a_size_is_never_that_of_a_text_in_whose_place_another_thread_has_put_a_
 
 
 def test_a_listing_makes_no_text_and_says_that_it_has_no_size(
-    engine: Engine, source: Source, clock: Clock
+    engine: Engine, source: Source, clock: SetTime
 ) -> None:
     file = file_of(context_of(engine), source)
     assert file.listing_stat() == NodeStat(0, MTIME_NS, exact=False)
@@ -169,7 +162,7 @@ def test_a_listing_makes_no_text_and_says_that_it_has_no_size(
 def test_a_listing_keeps_the_text_of_the_same_file(
     engine: Engine,
     source: Source,
-    clock: Clock,
+    clock: SetTime,
     *,
     token: int,
     is_prompt: bool,
@@ -214,7 +207,7 @@ def test_a_text_is_replaced_as_a_whole_where_that_is_allowed(
 
 
 def test_a_text_that_others_have_driven_out_is_made_again(
-    engine: Engine, source: Source, clock: Clock
+    engine: Engine, source: Source, clock: SetTime
 ) -> None:
     source.text = bytes(engine.ledger.limit_bytes)
     file, other = (file_of(context_of(engine), source) for _ in range(2))
@@ -240,7 +233,7 @@ def test_modes_and_owners_are_taken_from_copies_alone(engine: Engine, tmp_path: 
 
 
 def test_a_prompt_view_loads_anew_what_others_have_stored_and_confirms_every_chunk(
-    engine: Engine, clock: Clock
+    engine: Engine, clock: SetTime
 ) -> None:
     believing, prompt = context_of(engine), context_of(engine, is_prompt=True)
     assert (believing.fresh_since, prompt.fresh_since) == (clock.now - TTL_S, clock.now)

@@ -16,6 +16,7 @@ from nczfs.zmap.s3.conditions import Conditions, Memory, SourceCheck, Traits
 from nczfs.zmap.s3.remembered import KEPT_S, Remembered, default_directory
 from tests.support.s3_bucket import Bucket
 from tests.support.s3_script import Serve
+from tests.support.settime import SetTime
 
 FAR = ("http://s3.invalid", "bucket")
 TRAITS = Traits(
@@ -25,21 +26,12 @@ TRAITS = Traits(
 )
 
 
-class Time:
-    """A clock that is set."""
-
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def remembered(directory: Path, clock: Callable[[], float]) -> Remembered:
     return Remembered(lambda: directory, clock)
 
 
 def test_it_is_known_for_a_day_from_the_first_probe(tmp_path: Path) -> None:
-    clock = Time()
+    clock = SetTime(1_000_000.0)
     kept = remembered(tmp_path / "a/b", clock)
     assert kept.read(FAR) == Traits()
     kept.write(FAR, Traits(puts=TRAITS.puts))
@@ -54,7 +46,7 @@ def test_it_is_known_for_a_day_from_the_first_probe(tmp_path: Path) -> None:
 
 
 def test_nobody_else_reads_or_writes_it(tmp_path: Path) -> None:
-    kept = remembered(tmp_path / "d", Time())
+    kept = remembered(tmp_path / "d", SetTime(1_000_000.0))
     kept.write(FAR, TRAITS)
     (file,) = (tmp_path / "d").iterdir()
     assert (file.stat().st_mode & 0o777, (tmp_path / "d").stat().st_mode & 0o777) == (0o600, 0o700)
@@ -88,7 +80,7 @@ def test_nobody_else_reads_or_writes_it(tmp_path: Path) -> None:
 def test_a_broken_file_counts_as_missing_and_is_replaced(
     tmp_path: Path, content: bytes | dict[str, object]
 ) -> None:
-    kept = remembered(tmp_path, Time())
+    kept = remembered(tmp_path, SetTime(1_000_000.0))
     kept.write(FAR, TRAITS)
     (file,) = tmp_path.iterdir()
     if isinstance(content, dict):
@@ -104,14 +96,14 @@ def test_a_broken_file_counts_as_missing_and_is_replaced(
     ["http://localhost:80", "http://127.0.0.1:80", "http://[::1]:80", "http://a.localhost"],
 )
 def test_a_server_on_this_machine_is_probed_by_each_process(tmp_path: Path, endpoint: str) -> None:
-    kept = remembered(tmp_path, Time())
+    kept = remembered(tmp_path, SetTime(1_000_000.0))
     kept.write((endpoint, "bucket"), TRAITS)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_cannot_be_made_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    kept = remembered(tmp_path / "file/d", Time())
+    kept = remembered(tmp_path / "file/d", SetTime(1_000_000.0))
     kept.write(FAR, TRAITS)
     assert kept.read(FAR) == Traits()
 
@@ -135,7 +127,9 @@ def test_the_next_process_sends_no_probe(
     monkeypatch.setenv("HTTP_PROXY", server.endpoint_url)
     found = []
     for number in range(2):
-        monkeypatch.setattr(store, "_conditions", Memory(remembered(tmp_path, Time())))
+        monkeypatch.setattr(
+            store, "_conditions", Memory(remembered(tmp_path, SetTime(1_000_000.0)))
+        )
         before = len(server.asked)
         zmap = S3ZMap("bucket", StoreOptions(endpoint_url=FAR[0]))
         assert not zmap.features.conditional_writes  # until somebody wants to write

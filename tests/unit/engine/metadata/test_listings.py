@@ -15,6 +15,7 @@ from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Entry, Features
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.settime import SetTime
 
 A, OTHER = Prefix("a"), Prefix("b")
 TTL_S = 60.0
@@ -52,15 +53,6 @@ class Paged(MemoryZMap):
         return first, others if last else None
 
 
-class Time:
-    """A clock that the test sets."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def store() -> Paged:
     store = Paged()
@@ -71,12 +63,12 @@ def store() -> Paged:
 
 
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def clock() -> SetTime:
+    return SetTime()
 
 
 @pytest.fixture
-def cache(store: Paged, clock: Time) -> Iterator[MetadataCache]:
+def cache(store: Paged, clock: SetTime) -> Iterator[MetadataCache]:
     options = EngineOptions(metadata_ttl_s=TTL_S)
     pools = Pools(options)
     yield MetadataCache(store, options, pools, clock)
@@ -110,7 +102,7 @@ def test_a_long_level_is_looked_at_with_one_request_and_listed_with_one_more(
 
 
 def test_what_goes_on_after_a_glance_is_believed_for_as_long_as_the_glance(
-    cache: MetadataCache, clock: Time
+    cache: MetadataCache, clock: SetTime
 ) -> None:
     cache.fetch({}, A)
     clock.now += TTL_S - 1
@@ -130,7 +122,7 @@ def test_a_level_that_comes_with_one_request_is_known_whole(
 
 @pytest.mark.parametrize("known", [True, False], ids=["of which one knows", "of others"])
 def test_a_listing_goes_on_only_where_nothing_has_changed_since(
-    store: Paged, cache: MetadataCache, clock: Time, known: bool
+    store: Paged, cache: MetadataCache, clock: SetTime, known: bool
 ) -> None:
     cache.fetch({}, A)
     last, new = Key(f"a/{NAMES[-1]}"), Key("a/01-new")
@@ -159,7 +151,7 @@ def test_a_change_during_a_listing_that_goes_on_is_not_hidden_by_it(
 
 
 def test_a_listing_begins_again_where_the_store_cannot_go_on(
-    store: Paged, cache: MetadataCache, clock: Time
+    store: Paged, cache: MetadataCache, clock: SetTime
 ) -> None:
     """A server has restarted, and does not know its token any more."""
     cache.fetch({}, A)
@@ -208,7 +200,7 @@ def test_two_who_go_on_from_one_glance_get_all_names_and_what_either_found_is_kn
 
 
 def test_an_older_listing_does_not_replace_a_newer_one(
-    store: Paged, cache: MetadataCache, clock: Time
+    store: Paged, cache: MetadataCache, clock: SetTime
 ) -> None:
     older = cache.entries(A)
     next(older)

@@ -20,6 +20,7 @@ from nczfs.zmap.base import ABSENT, Blob, Entry, Features
 from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.between import take_once
+from tests.support.settime import SetTime
 
 A, B = Prefix("a"), Prefix("a/b")
 TTL_S = 60.0
@@ -41,27 +42,18 @@ class Far(MemoryZMap):
         return super().search(prefix)
 
 
-class Time:
-    """A clock that goes when it is told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def store() -> Far:
     return Far()
 
 
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def clock() -> SetTime:
+    return SetTime()
 
 
 @pytest.fixture
-def cache(store: Far, clock: Time) -> Iterator[MetadataCache]:
+def cache(store: Far, clock: SetTime) -> Iterator[MetadataCache]:
     options = EngineOptions(metadata_ttl_s=TTL_S)
     pools = Pools(options)
     yield MetadataCache(store, options, pools, clock)
@@ -160,7 +152,7 @@ def test_a_listing_that_was_under_way_when_something_was_stored_is_not_kept(
 
 
 def test_a_new_document_is_listed_though_somebody_reads_it_before_that_is_noted(
-    clock: Time, monkeypatch: pytest.MonkeyPatch
+    clock: SetTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, options = MemoryZMap(), EngineOptions()  # a far one is not asked for what is not listed
     pools = Pools(options)
@@ -220,7 +212,7 @@ def test_what_may_have_changed_is_asked_for_again(store: Far, cache: MetadataCac
 
 @pytest.mark.parametrize(("count", "requests"), [(3, 1), (1000, 0)])
 def test_a_short_listing_is_made_again_when_it_is_too_old(
-    store: Far, cache: MetadataCache, clock: Time, count: int, requests: int
+    store: Far, cache: MetadataCache, clock: SetTime, count: int, requests: int
 ) -> None:
     for number in range(count):
         store.write(Key(f"a/{number}"), b"")
@@ -254,7 +246,7 @@ def reads(store: Far, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_level_that_was_looked_at_tells_which_documents_are_not_there(
-    store: Far, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch, clock: Time
+    store: Far, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch, clock: SetTime
 ) -> None:
     put_group(store, "a", {"title": "t"})
     store.write(Key("a/b/0"), b"")
@@ -315,7 +307,7 @@ def test_a_listing_above_does_not_hide_a_document_that_is_asked_for_again(
 
 
 def test_a_large_document_is_compared_before_it_is_read_again(
-    store: Far, cache: MetadataCache, clock: Time, monkeypatch: pytest.MonkeyPatch
+    store: Far, cache: MetadataCache, clock: SetTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = bytes(USUAL_DOCUMENT_BYTES + 1)
     store.write(Key("a/.zattrs"), large)
@@ -356,7 +348,7 @@ def test_what_is_remembered_of_documents_is_made_again_when_one_changes(
     assert len(made) == 2
 
 
-def test_documents_take_no_more_memory_than_they_may(store: Far, clock: Time) -> None:
+def test_documents_take_no_more_memory_than_they_may(store: Far, clock: SetTime) -> None:
     options = EngineOptions(metadata_ttl_s=TTL_S)
     pools = Pools(options)
     ledger = Ledger(LIMIT_BYTES_LEAST)
