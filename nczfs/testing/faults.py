@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from nczfs.errors import StoreError, Unavailable
 from nczfs.plaindata import frozen
-from nczfs.zmap.base import Blob, Entry, Stat, Version, ZMap
+from nczfs.zmap.base import Blob, Entry, Glance, Stat, Version, ZMap
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.run import ListedRange
 from nczfs.zmap.wrappers import Change, Wrapper
@@ -105,7 +105,7 @@ class Faulty(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._pages("search", prefix, self._zmap.search(prefix))
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    def glance(self, prefix: Prefix) -> Glance:
         found, rest = self._call("search", prefix, lambda: self._zmap.glance(prefix))
         return found, None if rest is None else lambda: self._pages("search", prefix, rest())
 

@@ -169,6 +169,10 @@ class Entry(NamedTuple):
     is_prefix: bool
 
 
+Glance: TypeAlias = "tuple[list[Entry], Callable[[], Iterator[Entry]] | None]"
+"""Names, and what searches for others, perhaps with some of these again; None: there are none."""
+
+
 @frozen
 class Features:
     """What a store can do, as data. The conformance suite asserts it both ways.
@@ -377,11 +381,8 @@ class ZMap(Exchanging, ABC):
         a key are left out. The order is arbitrary; pages are fetched as the iterator advances.
         """
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
-        """Return names that come with one request, and how to search for the others later.
-
-        None: these are all. The others may contain names that are returned now. Raises as `search`.
-        """
+    def glance(self, prefix: Prefix) -> Glance:
+        """Return the names that come with one request. Raises as `search`."""
         found = self.search(prefix)
         first = list(islice(found, GLANCE_ENTRIES))
         return first, None if next(found, None) is None else partial(self.search, prefix)

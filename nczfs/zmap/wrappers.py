@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Literal, TypeAlias, Unpack
@@ -16,6 +16,7 @@ from nczfs.zmap.base import (
     ByteRange,
     Entry,
     Features,
+    Glance,
     Part,
     Stat,
     Version,
@@ -90,7 +91,7 @@ class Wrapper(ZMap):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return self._zmap.search(prefix)
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    def glance(self, prefix: Prefix) -> Glance:
         return self._zmap.glance(prefix)
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
@@ -228,7 +229,7 @@ class Prefixed(Wrapper):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return map(self._inner_entry, self._zmap.search(self._outer_prefix(prefix)))
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    def glance(self, prefix: Prefix) -> Glance:
         found, rest = self._zmap.glance(self._outer_prefix(prefix))
         inner = list(map(self._inner_entry, found))
         return inner, None if rest is None else lambda: map(self._inner_entry, rest())
@@ -363,16 +364,17 @@ class Metered(Wrapper):
         self._searches.inc()
         return self._zmap.search(prefix)
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    def glance(self, prefix: Prefix) -> Glance:
         self._searches.inc()
         found, rest = self._zmap.glance(prefix)
+        if rest is None:
+            return found, None
 
         def others() -> Iterator[Entry]:
             self._searches.inc()
-            assert rest is not None
             return rest()
 
-        return found, None if rest is None else others
+        return found, others
 
     def prefixes(self, prefix: Prefix) -> Iterator[str]:
         self._searches.inc()

@@ -58,7 +58,6 @@ class ArrayChunks:
         self.source = source
         self._writer = source.writer
         self._why = "the values are computed from others, and cannot be written"
-        self._inputs = source.inputs
         self.pools = pools
         self.stored = stored
         self._cache = cache
@@ -71,7 +70,7 @@ class ArrayChunks:
         """Return the same chunks of the array with another shape."""
         chunks, source = copy(self), self.source.resized(description)
         chunks.description, chunks.source = source.array, source
-        chunks._inputs, chunks._loader = source.inputs, self._loader.of(source)
+        chunks._loader = self._loader.of(source)
         chunks._writer = source.writer if self.is_writable else None
         return chunks
 
@@ -160,7 +159,7 @@ class ArrayChunks:
 
     def is_in_memory(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is dirty or cached. This does not count as a use of the chunk."""
-        if self._inputs:
+        if self._loader.inputs:
             fresh_since = self._loader.as_fresh(fresh_since)
         chunk_id = (self.stored, index)
         return (
@@ -174,7 +173,7 @@ class ArrayChunks:
         dirty = self._writeback.find((self.stored, index))
         if dirty is not None:
             return dirty.readable()
-        if self._inputs:
+        if self._loader.inputs:
             fresh_since = self._loader.as_fresh(fresh_since)
         found = self._cache.peek((self.stored, index), fresh_since, share)
         if found is None and self._loader.is_missing(index, fresh_since):
@@ -195,7 +194,7 @@ class ArrayChunks:
             keeping.in_memory(0)
             return
         load = partial(self._loader.load, index, tally, fresh_since)
-        if self._inputs:
+        if self._loader.inputs:
             fresh_since = self._loader.as_fresh(fresh_since)
         self._cache.keep((self.stored, index), load, self._loader.load_bytes, fresh_since, keeping)
 
@@ -212,7 +211,7 @@ class ArrayChunks:
         because the reader that needs the chunk asks again.
         """
         here = (self.stored, index)
-        if not self._inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
+        if not self._loader.inputs and self._cache.peek(here, fresh_since, share=0.0) is not None:
             return False  # the usual case, with as few calls as possible
         return self._loader.request(index, tally, fresh_since)
 
@@ -304,7 +303,7 @@ class ArrayChunks:
             if cached is None and self._loader.is_missing(index, fresh_since):
                 return nullcontext(fill_chunk(self.description, index))
         load = partial(self._loader.load, index, tally, fresh_since)
-        if self._inputs:
+        if self._loader.inputs:
             fresh_since = self._loader.as_fresh(fresh_since)
         return self._cache.pinned(
             (self.stored, index), load, self._loader.load_bytes, fresh_since, access

@@ -65,6 +65,7 @@ class ChunkLoader:
 
     Attributes
     ----------
+    inputs : arrays that the values are computed from; see `ChunkSource.inputs`.
     listed : the same chunks if a listing may tell which are missing; see `ChunkSource.listed`.
     """
 
@@ -78,7 +79,7 @@ class ChunkLoader:
     ) -> None:
         self.source = source
         self.listed = source.listed
-        self._inputs = source.inputs
+        self.inputs = source.inputs
         self._description = source.array
         self._stored = stored
         self._cache = cache
@@ -113,7 +114,7 @@ class ChunkLoader:
 
     def as_fresh(self, fresh_since: float) -> float:
         """Return since when computed values must be known: since the last change of an input."""
-        return max(fresh_since, *(array.changed_at for array in self._inputs))
+        return max(fresh_since, *(array.changed_at for array in self.inputs))
 
     def is_missing(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a listing has shown that the store lacks a chunk. Never blocks."""
@@ -196,7 +197,7 @@ class ChunkLoader:
 
     def _is_wanted(self, index: ChunkIndex, fresh_since: float) -> bool:
         """Return whether a chunk is not there as far as that can be seen without a lock."""
-        if self._inputs:
+        if self.inputs:
             fresh_since = self.as_fresh(fresh_since)
         if self._cache.peek((self._stored, index), fresh_since, share=0.0) is not None:
             return False
@@ -204,12 +205,12 @@ class ChunkLoader:
 
     def _claim(self, claims: Claims, index: ChunkIndex, fresh_since: float, *, begun: bool) -> bool:
         """Claim the load of a chunk. Returns False if it is there, or there is no room."""
-        if self._inputs:
+        if self.inputs:
             fresh_since = self.as_fresh(fresh_since)
         claimed = ClaimedChunk((self._stored, index), self.load_bytes + _LOAD_BYTES, begun)
-        start = self._cache.start_load if begun else partial(self._cache.start_load, begun=False)
+        start = self._cache.start_load
         claims.append(claimed)  # before it is granted, so that it is not lost between
-        if start(claimed.chunk_id, claimed.reserved, fresh_since):
+        if start(claimed.chunk_id, claimed.reserved, fresh_since, begun=begun):
             return True
         claims.pop()
         return False

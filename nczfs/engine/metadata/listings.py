@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -68,19 +68,28 @@ class Listings:
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """Yield the names below a prefix, from memory or page by page from the store."""
-        listing, known = self._fresh(prefix), dict[str, Entry]()
+        listing, found = self._fresh(prefix), None
+        known: dict[str, Entry] = {}
         if listing is not None:
             with self._lock:
                 known = dict(listing.entries)
             yield from known.values()
             if listing.rest is None:
                 return
-            # What was changed since may be missing in what is left.
-            found = self._others(listing.rest) if listing.changes == self._changes else None
-            if found is not None:
-                yield from self._kept(prefix, found, replace(listing, entries=known, rest=None), ())
-                return
-        yield from self._kept(prefix, self._zmap.search(prefix), self._begun(), known)
+            if listing.changes == self._changes:  # or what is left may lack what was changed
+                found = self._others(listing.rest)
+        if listing is not None and found is not None:
+            begun = replace(listing, entries=dict(known), rest=None)
+        else:
+            begun, found = self._begun(), self._zmap.search(prefix)
+        for entry in found:
+            if len(begun.entries) < LISTED_ENTRIES_MAX:
+                begun.entries[entry.name] = entry
+                headway.make()
+            if entry.name not in known:
+                yield entry
+        if len(begun.entries) < LISTED_ENTRIES_MAX:
+            self._keep(prefix, begun)
 
     def _others(self, rest: Callable[[], Iterator[Entry]]) -> Iterator[Entry] | None:
         """Search for names where a glance has ended; None: the store cannot go on there."""
@@ -93,30 +102,6 @@ class Listings:
             log.info("%s: a listing begins again: %s", self._zmap.name, error)
             return None
         return iter(()) if first is None else chain([first], found)
-
-    def _kept(
-        self,
-        prefix: Prefix,
-        found: Iterator[Entry],
-        begun: _Listing,
-        known: Collection[str],
-    ) -> Iterator[Entry]:
-        """Yield the entries of a search, and keep them at its end.
-
-        Parameters
-        ----------
-        begun : gets them; those that it has are not yielded again.
-        known : names that are not yielded.
-        """
-        for entry in found:
-            is_new = entry.name not in begun.entries and entry.name not in known
-            if len(begun.entries) < LISTED_ENTRIES_MAX:
-                begun.entries[entry.name] = entry
-                headway.make()
-            if is_new:
-                yield entry
-        if len(begun.entries) < LISTED_ENTRIES_MAX:
-            self._keep(prefix, begun)
 
     def glance(self, prefix: Prefix) -> None:
         """List the names below a prefix with one request, unless they are known.

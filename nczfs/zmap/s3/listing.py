@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from nczfs.errors import BadKey, Conflict, StoreError
 from nczfs.metrics import HIDDEN_KEYS
-from nczfs.zmap.base import Entry, Stat
+from nczfs.zmap.base import Entry, Glance, Stat
 from nczfs.zmap.keys import Prefix, is_name, is_own, join, parse_key
 from nczfs.zmap.leaving_out import leave_out
 from nczfs.zmap.run import ListedRange
@@ -330,9 +330,7 @@ def entries(pages: Iterator[ListingPage], prefix: Prefix) -> Iterator[Entry]:
     return _Level(prefix).entries(pages)
 
 
-def glance(
-    pages: Callable[[str], Iterator[ListingPage]], prefix: Prefix
-) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+def glance(pages: Callable[[str], Iterator[ListingPage]], prefix: Prefix) -> Glance:
     """Do what `ZMap.glance` does.
 
     Parameters

@@ -14,6 +14,7 @@ from nczfs.zmap.base import (
     Blob,
     Entry,
     Features,
+    Glance,
     Part,
     Stat,
     Version,
@@ -209,7 +210,7 @@ class S3ZMap(ZMap):
     def search(self, prefix: Prefix) -> Iterator[Entry]:
         return listing.entries(self._pages(prefix, one_level=True), prefix)
 
-    def glance(self, prefix: Prefix) -> tuple[list[Entry], Callable[[], Iterator[Entry]] | None]:
+    def glance(self, prefix: Prefix) -> Glance:
         return listing.glance(partial(self._pages, prefix, one_level=True), prefix)
 
     def list(self, prefix: Prefix) -> Iterator[Stat]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nczfs.engine.chunks.cache import ChunkCache
@@ -26,9 +28,9 @@ def test_the_budget_counts_what_the_load_of_a_tiny_chunk_takes(
     looked: list[ChunkId] = []
     start_load = ChunkCache.start_load
 
-    def counted(self: ChunkCache, chunk_id: ChunkId, nbytes: int, fresh_since: float) -> bool:
+    def counted(self: ChunkCache, chunk_id: ChunkId, *others: Any, **more: Any) -> bool:
         looked.append(chunk_id)
-        return start_load(self, chunk_id, nbytes, fresh_since)
+        return start_load(self, chunk_id, *others, **more)
 
     monkeypatch.setattr(ChunkCache, "start_load", counted)
     with open_zmap(store, options=EngineOptions(memory_limit_bytes=LIMIT)) as dataset:
