@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nczfs.cli.status import STATUS_FILE, reaching
+from nczfs.cli.mountstatus import STATUS_FILE, reaching
 from nczfs.fuse.programs import OpenedFile, opened_files
 from nczfs.plaindata import frozen
 

@@ -9,12 +9,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from nczfs.cli.command import Command, CommandLine
+from nczfs.cli.mountstatus import OtherVersion, Status, parsed, read_status
 from nczfs.cli.sizes import table
 from nczfs.cli.terminal import complain, say
 from nczfs.errors import UsageError
@@ -26,10 +26,6 @@ from nczfs.vfs.unsaved import ANSWER_S, silence_text, unsaved_text
 WAIT_S = 0.2
 NEWS_S = 1.0  # at most one line in this time
 QUIET_S = 10.0  # the longest silence on a terminal
-
-STATUS_FILE = ".nczfs/status.json"
-
-Status = dict[str, Any]
 
 _HEADER = ("MOUNTPOINT", "STORE", "SINCE", "UNSAVED", "IN SPOOL")
 
@@ -74,15 +70,18 @@ def run(request: CommandLine) -> int:
 def _one(arguments: argparse.Namespace) -> int:
     path = mounted_path(arguments.mountpoint)
     document = read_status(path)
-    if arguments.wait and _unsaved(document):
+    if arguments.json and not arguments.wait:
+        sys.stdout.write(document)  # also of another version of nczfs
+        return 0
+    status = parsed(path, document)
+    if arguments.wait and _unsaved(status):
         # The answer does not matter: the daemon tries again in the background.
         with suppress(OSError):
             Path(path, ".nczfs/flush").write_text("\n", "utf-8")
         waiting = Waiting(path, is_terminal=sys.stderr.isatty())
-        while _unsaved(document := read_status(path)):
-            waiting.look(json.loads(document), time.monotonic())
+        while _unsaved(status := parsed(path, document := read_status(path))):
+            waiting.look(status, time.monotonic())
             time.sleep(WAIT_S)
-    status = json.loads(document)
     if arguments.json:
         sys.stdout.write(document)
     else:
@@ -119,7 +118,7 @@ class Waiting:
 
     def look(self, status: Status, now: float) -> None:
         """Print a line about a status if it is time for one."""
-        news = unsaved_text(status), status.get("last_error")
+        news = unsaved_text(status), status["last_error"]
         age_s = now - self._told_at
         is_news = news != self._told and (self._told is None or age_s >= NEWS_S)
         if is_news or (self._is_terminal and age_s >= QUIET_S):
@@ -130,7 +129,7 @@ class Waiting:
 def waiting_text(status: Status) -> str:
     """Return what is not stored yet, and what is being done about it."""
     text = unsaved_text(status)
-    if (error := status.get("last_error")) is None:
+    if (error := status["last_error"]) is None:
         return text
     pause_s = status["next_attempt_s"]
     when = "under way"
@@ -147,7 +146,7 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     if silence := silence_text(status):
         yield f"store: {silence}"
     yield f"unsaved: {unsaved_text(status) or 'nothing'}"
-    if (error := status.get("last_error")) is not None:
+    if (error := status["last_error"]) is not None:
         yield f"last error: {error}"
     kept = "nothing"
     if status["spooled"]:
@@ -158,7 +157,7 @@ def status_lines(path: str, status: Status, *, verbose: bool) -> Iterator[str]:
     yield f"in the spool: {kept}"
     if used := status["spool_used_bytes"]:
         yield f"spool: {size_text(used)} in {status['spool']}"
-    for each in status.get("imports", ()):
+    for each in status["imports"]:
         yield f"import: {each['file']}: {each['percent']:.0f} %"
     since = datetime.fromtimestamp(status["started"]).astimezone()
     yield f"mounted since: {since:%Y-%m-%d %H:%M:%S %Z} (process {status['pid']})"
@@ -191,7 +190,9 @@ def _looked_at(entry: mounting.MountEntry) -> Status:
 
     def look() -> None:
         try:
-            status = json.loads(read_status(entry.mountpoint))
+            status = parsed(entry.mountpoint, read_status(entry.mountpoint))
+        except OtherVersion:
+            found["state"] = "other version"
         except (MountError, OSError, ValueError) as error:
             cause = error.__cause__ if isinstance(error, MountError) else error
             code = cause.errno if isinstance(cause, OSError) else None
@@ -219,33 +220,7 @@ def _cells(status: Status) -> tuple[str, ...]:
     )
 
 
-def read_status(path: str) -> str:
-    """Return the status.json of a mount. Raises MountError: it is dead, or another user's."""
-    with reaching(path):
-        return Path(path, STATUS_FILE).read_text("utf-8")
-
-
-@contextmanager
-def reaching(path: str) -> Iterator[None]:
-    """Raise MountError for a mount that is dead, or another user's."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOTCONN, errno.ECONNABORTED):
-            raise MountError(
-                f"{path}: the daemon of this mount is dead; `nczfs umount {path}` clears it,"
-                " and mounting again does too"
-            ) from error
-        if error.errno == errno.EACCES:
-            raise MountError(
-                f"{path}: only the user who mounted it has access; `-o allow_root` admits root,"
-                " `-o allow_other` everybody"
-            ) from error
-        raise
-
-
-def _unsaved(document: str) -> int:
-    status = json.loads(document)
+def _unsaved(status: Status) -> int:
     return sum(int(status[f"unsaved_{what}"]) for what in ("chunks", "files", "metadata"))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
+from nczfs.cli.mountstatus import parsed
 from nczfs.cli.parser import typed
 from nczfs.cli.sizes import table
 from nczfs.cli.status import mounted_path
@@ -55,7 +56,7 @@ def run(request: CommandLine) -> int:
     while True:
         time.sleep(arguments.interval)
         after = look(path)
-        found, status = activity(before, after), json.loads(after.status)
+        found, status = activity(before, after), parsed(path, after.status)
         if arguments.json:
             print(json.dumps(found.plain(status)))
         else:
@@ -104,7 +105,7 @@ def lines(path: str, found: Activity, status: Mapping[str, Any]) -> Iterator[str
     )
     yield f"cache     {used} of {limit} in memory, {disk} on disk"
     yield f"unsaved   {unsaved_text(dict(status)) or 'nothing'}"
-    if (error := status.get("last_error")) is not None:
+    if (error := status["last_error"]) is not None:
         yield f"last error: {error}"
     files = sorted(found.files, key=lambda each: -each.rate)
     if files:

@@ -13,7 +13,7 @@ from typing import Self
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.status import Status
+from nczfs.cli.mountstatus import ENDING, STATUS_FILE, OtherVersion, Status, checked
 from nczfs.cli.terminal import complain
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
@@ -157,7 +157,7 @@ class Daemon:
         if not self._has_ended(patience_s):
             if left_s := timeout_s - patience_s:
                 complain(
-                    "nczfs", f"{path}: unmounted; for up to {left_s:g} s {ending_text(self.status)}"
+                    "nczfs", f"{path}: unmounted; for up to {left_s:g} s {self._waiting_text(path)}"
                 )
             if not self._has_ended(left_s):
                 raise MountError(
@@ -168,6 +168,12 @@ class Daemon:
             return ending
         spool = self.status["spool"] if Path(self.status["spool"]).is_dir() else ""
         return Ending(spool, failure="the daemon was killed" if self.note is not None else "")
+
+    def _waiting_text(self, path: str) -> str:
+        try:
+            return ending_text(checked(path, self.status, ENDING))
+        except OtherVersion:
+            return "waiting for its daemon to end"
 
     def _has_ended(self, timeout_s: float) -> bool:
         return bool(select.select([self.descriptor], [], [], timeout_s)[0])
@@ -181,7 +187,7 @@ def _daemon(path: str) -> Daemon | None:
     PermissionError : another user has mounted it, for nobody else.
     """
     try:
-        status = json.loads(Path(path, ".nczfs/status.json").read_bytes())
+        status = json.loads(Path(path, STATUS_FILE).read_bytes())
         pid, _ = int(status["pid"]), Path(status["spool"])
         descriptor = os.pidfd_open(pid)
     except PermissionError:

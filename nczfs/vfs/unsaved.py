@@ -15,7 +15,7 @@ ANSWER_S = 3.0
 
 def silence_text(status: Status) -> str:
     """Describe that the store does not answer; "": it does."""
-    silent_s = status.get("silent_s", 0.0)
+    silent_s = status["silent_s"]
     return f"has not answered for {silent_s:.0f} s" if silent_s >= ANSWER_S else ""
 
 

@@ -125,6 +125,47 @@ def test_status_without_a_mount_point_lists_all_mounts(tmp_path: Path, mountpoin
     assert nczfs("status", "--wait").returncode == 2
 
 
+OLDER = """
+import sys
+from nczfs.cli.main import main
+from nczfs.vfs import tree
+status = tree._Mounted._status
+tree._Mounted._status = lambda self: {
+    name: value for name, value in status(self).items() if name != "unsaved_metadata"
+}
+sys.exit(main())
+"""
+
+
+def test_a_mount_of_another_version_is_listed_beside_others_and_ended(
+    tmp_path: Path, mountpoint: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    older = [sys.executable, "-c", OLDER, "mount", "-f", str(SAMPLE)]
+    with (
+        served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=other),
+        served(older, mountpoint=mountpoint) as mount,
+    ):
+        done = nczfs("status")
+        assert done.returncode == 0, done.stderr
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{mountpoint}  ")]
+        assert re.search(r" other version +\? +\?$", line)
+        assert any(line.startswith(f"{other}  ") for line in done.stdout.splitlines())
+        mounts = {row["mountpoint"]: row for row in json.loads(nczfs("status", "--json").stdout)}
+        assert mounts[str(mountpoint)]["state"] == "other version"
+        assert mounts[str(other)]["unsaved_chunks"] == 0
+        for words in (["status"], ["status", "--wait"], ["top", "--once", "--interval", "100ms"]):
+            done = nczfs(*words, mountpoint)
+            assert done.returncode == 1
+            assert f"{mountpoint}: another version of nczfs has mounted it" in done.stderr
+            assert "'unsaved_metadata'" in done.stderr
+        assert "unsaved_chunks" in json.loads(nczfs("status", "--json", mountpoint).stdout)
+        done = nczfs("umount", mountpoint)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert mount.process.wait(timeout=30) == 0
+
+
 def test_a_mount_that_hangs_does_not_hang_the_list_of_mounts(mountpoint: Path) -> None:
     with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint) as mount:
         mount.process.send_signal(signal.SIGSTOP)

@@ -26,11 +26,13 @@ STATUS: dict[str, Any] = {
     "unsaved_chunks": 0,
     "unsaved_files": 0,
     "unsaved_metadata": 0,
+    "silent_s": 0.0,
     "last_error": None,
     "next_attempt_s": None,
     "spool": "/var/spool/x",
     "spooled": 0,
     "spool_used_bytes": 0,
+    "imports": [],
     "features": {"writable": True, "markers": False},
     "leases": [],
     "memory_limit_bytes": 1 << 30,
@@ -101,6 +103,24 @@ def test_umount_says_what_a_daemon_that_takes_long_waits_for(
             process.kill()
             os.close(daemon.descriptor)
             note.close()
+
+
+def test_umount_waits_for_a_mount_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(umount, "PATIENCE_S", 0.1)
+    status = {"pid": 12, "spool": "/var/spool/x"}
+    with subprocess.Popen(["sleep", "600"]) as process:
+        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), status, None)
+        try:
+            with pytest.raises(MountError, match=r"has not ended after 0\.2 s; .*/spool/x"):
+                daemon.wait("/mnt", 0.2)
+        finally:
+            process.kill()
+            os.close(daemon.descriptor)
+    assert capsys.readouterr().err == (
+        "nczfs: /mnt: unmounted; for up to 0.1 s waiting for its daemon to end\n"
+    )
 
 
 def test_the_spool_is_named_with_the_remedy() -> None:
