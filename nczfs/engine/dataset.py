@@ -281,9 +281,11 @@ class Dataset(Hierarchy):
     def forget(self, path: str) -> None:
         """Forget a node and all below it, including chunks, so that the store is asked again."""
         super().forget(path)
+        prefix = self.prefix(path)
+        before = self._stored_arrays(prefix)  # in place of one that is over, another may come soon
         self._undescribe(path)
-        self._forget_chunks(self.prefix(path))
-        for array in self._stored_arrays(self.prefix(path)):
+        self._forget_chunks({*before, *self._stored_arrays(prefix)})
+        for array in self._stored_arrays(prefix):
             array.doubts += 1
 
     def open_node(self, path: str) -> OpenNode:
@@ -406,7 +408,7 @@ class Dataset(Hierarchy):
 
     def forget_clean(self) -> None:
         """Forget chunks and documents without unsaved changes, so that the store is asked again."""
-        self._forget_chunks(self.root)
+        self._forget_chunks(self._stored_arrays(self.root))
         self._metadata.forget(self.root)
 
     def delete_documents(self, keys: Iterable[str]) -> None:
@@ -467,8 +469,8 @@ class Dataset(Hierarchy):
         self.used_dimensions.changed(path)
         self._tell_edited(self.prefix(path))
 
-    def _forget_chunks(self, prefix: Prefix) -> None:
-        for array in self._stored_arrays(prefix):
+    def _forget_chunks(self, arrays: Iterable[StoredArray]) -> None:
+        for array in arrays:
             self.engine.cache.discard(array)
             array.note_changed()
 

@@ -15,6 +15,7 @@ from typing import Self
 
 from nczfs.codecs.buffers import Scratch
 from nczfs.engine.options import EngineOptions
+from nczfs.errors import Unavailable
 
 _LIVING: weakref.WeakSet[Pools] = weakref.WeakSet()
 
@@ -132,7 +133,8 @@ class Pools:
 class UnderWay:
     """Tasks of which at most `depth` wait or run at a time. The block ends with the last one.
 
-    An error of a task is raised in the block, at its end at the latest.
+    An error of a task is raised in the block, at its end at the latest; Unavailable: the pools were
+    closed before it ran.
     """
 
     def __init__(self, depth: int) -> None:
@@ -146,7 +148,7 @@ class UnderWay:
         """Add a task, and wait for the oldest one if there are too many."""
         self._futures.append(future)
         if len(self._futures) > self._depth:
-            self._futures.popleft().result()
+            _end(self._futures.popleft())
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for future in self._futures:
@@ -154,7 +156,14 @@ class UnderWay:
                 future.exception()
         if kind is None:
             for future in self._futures:
-                future.result()
+                _end(future)
+
+
+def _end(future: Future[None]) -> None:
+    try:
+        future.result()
+    except CancelledError as error:
+        raise Unavailable("the engine was closed in the meantime") from error
 
 
 def _after_fork() -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import ChunkAccess
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
@@ -51,7 +52,7 @@ class ChunkCacheMachine(RuleBasedStateMachine):
         self.cache = ChunkCache(memory, clock=lambda: self.seconds, tier=self.tier)
         self.stored = dict.fromkeys(range(12), 0)
         self.oldest = dict.fromkeys(range(12), 0)
-        self.ahead: dict[int, tuple[LoadedChunk, LoadedChunk | None]] = {}
+        self.ahead: dict[int, tuple[ChunkLoad, LoadedChunk, LoadedChunk | None]] = {}
 
     def teardown(self) -> None:
         self.cache.close()
@@ -99,17 +100,18 @@ class ChunkCacheMachine(RuleBasedStateMachine):
 
     @rule(number=CHUNKS, fresh=st.booleans())
     def start(self, number: int, fresh: bool) -> None:
-        chunk_id: ChunkId = (A, (number,))
-        if self.cache.start_load(chunk_id, NBYTES, self.seconds if fresh else 0.0):
-            known = self.cache.known(chunk_id)
-            self.ahead[number] = self.load(number, known), known
+        load = ChunkLoad((A, (number,)))
+        if self.cache.start_load(load, NBYTES, self.seconds if fresh else 0.0):
+            assert self.cache.begin_load(load)
+            known = self.cache.known(load.chunk_id)
+            self.ahead[number] = load, self.load(number, known), known
 
     @precondition(lambda self: self.ahead)
     @rule()
     def finish(self) -> None:
         """Until then, who asks for nothing fresh may be shown what was there before."""
-        number, (loaded, known) = self.ahead.popitem()
-        self.cache.finish_load((A, (number,)), NBYTES, loaded, known)
+        number, (load, loaded, known) = self.ahead.popitem()
+        self.cache.finish_load(load, loaded, known)
         self.oldest[number] = max(self.oldest[number], int(loaded.version or 0))
 
     @precondition(lambda self: len(self.ahead) < 2)

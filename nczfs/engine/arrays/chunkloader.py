@@ -14,47 +14,27 @@ from typing import TypeAlias
 from nczfs import metrics
 from nczfs.engine.chunks.base import ChunkSource, Confirmed, Fetched
 from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.chunks.fill import fill_chunk
-from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
+from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import Pools
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
-from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
 
 _ELEMENTS_FACTOR = 8  # the memory of a short text, compared with that of a reference to it
 _SMALL_BYTES, _SMALL_MAX = 256 << 10, 64  # of chunks that a thread loads one after the other
 _CONFIRMED_MAX = 32  # chunks: to ask a disk takes less time than to pass it to another thread
+_UNIT_PATIENCE_S = 0.1  # that a reader waits rather than make another request
 _IN_TURN_S = 0.01  # for a chunk; beyond it the store is slow, and others load the rest
 _LOAD_BYTES = 4 << 10  # that a load which others make takes besides the values
 
 
-@frozen
-class ClaimedChunk:
-    """A chunk that is to be loaded ahead.
-
-    Attributes
-    ----------
-    chunk_id : by which it was claimed; see `ChunkCache.begin_load`.
-    reserved : the bytes that are reserved for it.
-    is_begun : whether it was claimed as begun.
-    """
-
-    chunk_id: ChunkId
-    reserved: int
-    is_begun: bool
-
-    @property
-    def index(self) -> ChunkIndex:
-        """The index of the chunk."""
-        return self.chunk_id[1]
-
-
-Claims: TypeAlias = "deque[ClaimedChunk]"
+Claims: TypeAlias = "deque[ChunkLoad]"
 """Chunks that a thread loads together. Who takes one out, also after an error, ends its load."""
 
 
@@ -154,7 +134,7 @@ class ChunkLoader:
             return False
         claims: Claims = deque()
         try:
-            is_claimed = self._claim(claims, index, fresh_since, begun=True)
+            is_claimed = self._claim(claims, index, fresh_since)
             return is_claimed and self._fetch(claims, tally, fresh_since)
         except BaseException:
             self._withdraw(claims)
@@ -171,9 +151,9 @@ class ChunkLoader:
                     continue
                 of, most = self._companions(index, near=near)
                 claims = together.setdefault(of, deque())
-                # Chunks of one unit have one request; others would wait for one another.
-                is_begun = self.source.is_grouped or most == 1
-                self._claim(claims, index, fresh_since, begun=is_begun)
+                # Chunks of one unit have one request, which a reader would make once more.
+                patience_s = _UNIT_PATIENCE_S if self.source.is_grouped else 0.0
+                self._claim(claims, index, fresh_since, patience_s)
                 if len(claims) >= most:
                     self._fetch(claims, tally, fresh_since)
                     del together[of]
@@ -203,95 +183,91 @@ class ChunkLoader:
             return False
         return not self.is_missing(index, fresh_since)
 
-    def _claim(self, claims: Claims, index: ChunkIndex, fresh_since: float, *, begun: bool) -> bool:
+    def _claim(
+        self, claims: Claims, index: ChunkIndex, fresh_since: float, patience_s: float = 0.0
+    ) -> bool:
         """Claim the load of a chunk. Returns False if it is there, or there is no room."""
         if self.inputs:
             fresh_since = self.as_fresh(fresh_since)
-        claimed = ClaimedChunk((self._stored, index), self.load_bytes + _LOAD_BYTES, begun)
-        start = self._cache.start_load
-        claims.append(claimed)  # before it is granted, so that it is not lost between
-        if start(claimed.chunk_id, claimed.reserved, fresh_since, begun=begun):
+        load = ChunkLoad((self._stored, index), patience_s)
+        start, nbytes = self._cache.start_load, self.load_bytes + _LOAD_BYTES
+        claims.append(load)  # before it is granted, so that it is not lost between
+        if start(load, nbytes, fresh_since):
             return True
         claims.pop()
         return False
 
     def _withdraw(self, claims: Claims) -> None:
-        for claimed in _taken(claims):
-            self._cache.withdraw(claimed.chunk_id, claimed.reserved)
+        for load in _taken(claims):
+            self._cache.end_load(load)
 
     def _fetch(self, claims: Claims, tally: Tally, fresh_since: float) -> bool:
-        """Fetch claimed chunks in another thread. Returns False if that has ended.
+        """Fetch claimed chunks in another thread. Returns False if there is none.
 
         They are of one unit, or small, or in memory.
         """
         try:
             self._pools.fetch.submit(self._fetch_ahead, claims, tally, fresh_since)
-        except RuntimeError as error:  # the engine is closing, or the interpreter is ending
-            self._fail(self._begun(claims), Unavailable(str(error)))
+        except RuntimeError:  # the engine is closing, or the system starts no more threads
+            self._withdraw(claims)
             return False
         return True
 
     def _fetch_ahead(self, claims: Claims, tally: Tally, fresh_since: float) -> None:
         if self.source.is_grouped or len(claims) == 1:
-            if begun := self._begun(claims):
+            if begun := [each for each in _taken(claims) if self._cache.begin_load(each)]:
                 self._fetch_unit(begun, tally, fresh_since)
             return
         is_small = len(claims) <= self._small_count
         began, is_slow = time.monotonic(), False
-        for claimed in _taken(claims):
+        for load in _taken(claims):
             now = time.monotonic()
             is_slow, began = is_slow or now - began > _IN_TURN_S, now
             if is_slow:
-                self._fetch(deque([claimed]), tally, fresh_since)
-            elif self._cache.begin_load(claimed.chunk_id):
+                self._fetch(deque([load]), tally, fresh_since)
+            elif self._cache.begin_load(load):
                 if is_small:
-                    known = self._cache.known(claimed.chunk_id)
-                    decode = partial(self.source.load, claimed.index, known)
-                    self._settle(claimed, known, decode, tally)
+                    known = self._cache.known(load.chunk_id)
+                    decode = partial(self.source.load, load.index, known)
+                    self._settle(load, known, decode, tally)
                 else:
-                    self._fetch_unit([claimed], tally, fresh_since)
+                    self._fetch_unit([load], tally, fresh_since)
 
-    def _begun(self, claims: Claims) -> list[ClaimedChunk]:
-        """Take all claims, and return those whose load is begun, or was begun here."""
-        begin = self._cache.begin_load
-        return [each for each in _taken(claims) if each.is_begun or begin(each.chunk_id)]
-
-    def _fetch_unit(self, claimed: list[ClaimedChunk], tally: Tally, fresh_since: float) -> None:
+    def _fetch_unit(self, loads: list[ChunkLoad], tally: Tally, fresh_since: float) -> None:
         """Fetch chunks of one unit; all but confirmed ones are decoded in another thread."""
-        wanted = [(each.index, self._cache.known(each.chunk_id)) for each in claimed]
+        wanted = [(each.index, self._cache.known(each.chunk_id)) for each in loads]
         try:
             self._stored.check()
-            find, first = self._cache.absences.find, claimed[0].index
+            find, first = self._cache.absences.find, loads[0].index
             if (as_of := self._missing_at(find, first, fresh_since)) is not None:
-                for each, (index, known) in zip(claimed, wanted, strict=True):
-                    filled = self._filled(index, as_of)
-                    self._cache.finish_load(each.chunk_id, each.reserved, filled, known)
+                for each, (index, known) in zip(loads, wanted, strict=True):
+                    self._cache.finish_load(each, self._filled(index, as_of), known)
                 return
             halves = self.source.fetch_several(wanted)
-        except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail(claimed, error)
+        except BaseException as error:  # noqa: BLE001 - waiting readers must get it
+            self._fail(loads, error)
             return
-        for each, (_, known), decode in zip(claimed, wanted, halves, strict=True):
+        for each, (_, known), decode in zip(loads, wanted, halves, strict=True):
             if isinstance(decode, Confirmed):
                 self._settle(each, known, decode, tally)
                 continue
             try:
                 self._pools.decode.submit(self._settle, each, known, decode, tally)
-            except RuntimeError as error:
-                self._fail([each], Unavailable(str(error)))
+            except RuntimeError:  # as for `_fetch`; a thread may still get what was queued
+                self._cache.end_load(each)
 
     def _settle(
-        self, claimed: ClaimedChunk, known: LoadedChunk | None, decode: Fetched, tally: Tally
+        self, load: ChunkLoad, known: LoadedChunk | None, decode: Fetched, tally: Tally
     ) -> None:
         try:
             self._stored.check()  # what replaced it meanwhile need not be decoded
             loaded = self.counted(decode(), known, tally)
             self._stored.check()
-            self._cache.finish_load(claimed.chunk_id, claimed.reserved, loaded, known)
-        except Exception as error:  # noqa: BLE001 - waiting readers must get it
-            self._fail([claimed], error)
+            self._cache.finish_load(load, loaded, known)
+        except BaseException as error:  # noqa: BLE001 - waiting readers must get it
+            self._fail([load], error)
 
-    def _fail(self, claimed: list[ClaimedChunk], error: Exception) -> None:
+    def _fail(self, loads: list[ChunkLoad], error: BaseException) -> None:
         try:
             self._stored.check()
         except StructureChanged as ended:
@@ -299,8 +275,8 @@ class ChunkLoader:
         if not isinstance(error, NczfsError):
             log.error("loading a chunk ahead failed", exc_info=error)
             error = Unavailable(f"loading a chunk failed: {error!r}")
-        for each in claimed:
-            self._cache.fail_load(each.chunk_id, each.reserved, error)
+        for each in loads:
+            self._cache.end_load(each, error)
 
     def _missing_at(
         self, absence: Callable[..., float | None], index: ChunkIndex, fresh_since: float
@@ -324,11 +300,11 @@ class ChunkLoader:
         return LoadedChunk(fill_chunk(self._description, index), 0, None, as_of)
 
 
-def _taken(claims: Claims) -> Iterator[ClaimedChunk]:
+def _taken(claims: Claims) -> Iterator[ChunkLoad]:
     """Take the claims out one by one, but for those that another thread takes out meanwhile."""
     while True:
         try:
-            claimed = claims.popleft()
+            load = claims.popleft()
         except IndexError:
             return
-        yield claimed
+        yield load

@@ -13,6 +13,7 @@ from nczfs.engine.arrays.batches import ITEMS_MAX, Counted, batches
 from nczfs.engine.arrays.selection import ChunkSelection
 from nczfs.engine.options import Tally
 from nczfs.engine.pools import UnderWay
+from nczfs.errors import Unavailable
 from nczfs.model.grid import ChunkIndex
 
 TOUCHED_MAX = 1 << 16
@@ -130,9 +131,18 @@ class SelectionReader:
     def begun(
         self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float
     ) -> Future[None]:
-        """Begin to copy in one other thread, otherwise as `shared_out` does."""
-        pool = self._chunks.pools.copy if self._may_wait else self._chunks.pools.assemble
-        return pool.submit(self._copy_each, selections, out, tally, fresh_since)
+        """Begin to copy in one other thread, otherwise as `shared_out` does.
+
+        Raises
+        ------
+        Unavailable : the engine is closing, or the system starts no more threads.
+        """
+        pools = self._chunks.pools
+        try:
+            pool = pools.copy if self._may_wait else pools.assemble
+            return pool.submit(self._copy_each, selections, out, tally, fresh_since)
+        except RuntimeError as error:
+            raise Unavailable(str(error)) from error
 
     def _copy_each(
         self, selections: Iterable[ChunkSelection], out: Values, tally: Tally, fresh_since: float

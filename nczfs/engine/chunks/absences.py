@@ -81,14 +81,14 @@ class Absences:
             asking.result()
         if (presence := listed.presence(io, unit, fresh_since)) is not None:
             return presence.as_of if presence.is_missing else None
-        with self._lock:
-            if listed.asking or listed.credit < ASK_AFTER or not listed.can_be_had:
-                return None
-            listed.credit -= ASK_AFTER
-            ours = listed.asking = Future()
-            changes = listed.changes
-        prefix, asked_at, run = io.prefix, self._clock(), None
+        ours, run = Future[None](), None
         try:
+            with self._lock:
+                if listed.asking or listed.credit < ASK_AFTER or not listed.can_be_had:
+                    return None
+                listed.credit -= ASK_AFTER
+                listed.asking, changes = ours, listed.changes
+            prefix, asked_at = io.prefix, self._clock()
             run = io.run_from(unit)
             listed.can_be_had = run is not None
         except StoreError as error:
@@ -96,8 +96,10 @@ class Absences:
             log.info("%s: missing chunks cannot be listed: %s", io.key(unit), error)
         finally:
             with self._lock:
-                listed.asking = None
-                if run is not None and listed.changes == changes:
+                if listed.asking is ours:
+                    listed.asking = None
+                # Of an array that is over, what was known has been forgotten, or will be.
+                if run is not None and listed.changes == changes and not array.is_over:
                     listed.runs = ((run, prefix, asked_at), *listed.runs)[:RUNS_MAX]
             ours.set_result(None)
         return self.known(array, io, unit, fresh_since)

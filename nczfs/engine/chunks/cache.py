@@ -24,6 +24,7 @@ from nczfs.errors import NczfsError, Unavailable
 # Waiting for the disk must cost a reader no more than a request to a far store.
 PATIENCE_S = 0.05
 ENTRY_BYTES = 512  # approximate cost of an entry besides its values
+_CLOSED = "the dataset was closed in the meantime"
 
 
 class ChunkCache:
@@ -146,19 +147,15 @@ class ChunkCache:
         """Return whether a chunk is in memory or on the disk, however old."""
         return chunk_id in self._entries or self._tier.find(chunk_id) is not None
 
-    def start_load(
-        self, chunk_id: ChunkId, nbytes: int, fresh_since: float, *, begun: bool = True
-    ) -> bool:
+    def start_load(self, load: ChunkLoad, nbytes: int, fresh_since: float) -> bool:
         """Claim the load of a chunk that is to be read ahead.
 
-        True: the caller must call `finish_load` or `fail_load`. False: it is there or on its way,
-        or there is no room for it: reading ahead is dropped, never queued.
-
-        Parameters
-        ----------
-        begun : False: the load has to wait its turn. Until the caller calls `begin_load`, which it
-            must do first, a reader loads the chunk itself, and does not wait.
+        True: the caller calls `begin_load`, and `finish_load` or `end_load`. Until it begins, a
+        reader may load the chunk itself: then that is void, and the bytes were given back. False:
+        the chunk is there or on its way, or there is no room for it: reading ahead is dropped,
+        never queued.
         """
+        chunk_id = load.chunk_id
         with self._lock:
             entry = self._entries.get(chunk_id)
             if self._closed or chunk_id in self._loads:
@@ -168,70 +165,52 @@ class ChunkCache:
                 return False
             granted = not self._tier.is_behind and self._make_room(nbytes)
             if granted:
-                load = ChunkLoad(self._clock(), chunk_id, None if begun else nbytes)
+                load.started_at = self._clock()
                 # No call comes between these: an interrupted claim is granted whole, or not at all.
+                load.held = nbytes
                 self._used += nbytes
                 self._loads[chunk_id] = load
         self._tier.flush()
         return granted
 
-    def begin_load(self, claim: ChunkId) -> bool:
-        """Begin a claimed load. False: the claim is void, and its bytes were given back.
-
-        Parameters
-        ----------
-        claim : the very object that `start_load` got; the chunk may be claimed anew by now.
-        """
+    def begin_load(self, load: ChunkLoad) -> bool:
+        """Begin a claimed load. False: it has ended, or a reader has taken it over."""
         with self._lock:
-            load = self._loads.get(claim)
-            if load is None or load.claim is not claim:
-                return False
-            load.held = None
-            return True
-
-    def withdraw(self, claim: ChunkId, reserved: int) -> None:
-        """End a load if `start_load` has granted it to this claim, as `begin_load` knows it.
-
-        Who waits for it loads the chunk.
-        """
-        with self._lock:
-            load = self._loads.get(claim)
-            if load is not None and load.claim is claim:
-                if load.is_begun:
-                    self._used -= reserved
-                self._give_up(claim, None)
+            load.is_begun = self._loads.get(load.chunk_id) is load
+        return load.is_begun
 
     def known(self, chunk_id: ChunkId) -> LoadedChunk | None:
         """Return what is in memory or on the disk of a chunk, however old."""
         entry = self._entries.get(chunk_id)
         return entry.loaded if entry is not None else self._tier.known(chunk_id)
 
-    def finish_load(
-        self, chunk_id: ChunkId, reserved: int, loaded: LoadedChunk, known: LoadedChunk | None
-    ) -> None:
-        """End a load that `start_load` granted.
+    def finish_load(self, load: ChunkLoad, loaded: LoadedChunk, known: LoadedChunk | None) -> None:
+        """End a load that `start_load` granted, unless it has ended.
 
         Parameters
         ----------
         known : what was known of the chunk; the same object as `loaded` if it was confirmed.
         """
         with self._lock:
-            self._used -= reserved
-            entry = self._settle(chunk_id, loaded, known, 0.0)
+            entry = self._finish(load, loaded, known, 0.0)
             if entry is not None:
                 # It must not be evicted before chunks that were read, only because it was not read
                 # yet.
                 entry.referenced = True
         self._tier.flush()
 
-    def fail_load(self, chunk_id: ChunkId, reserved: int, error: NczfsError) -> None:
-        """End a load that `start_load` granted with an error, which waiting readers get."""
+    def end_load(self, load: ChunkLoad, error: NczfsError | None = None) -> None:
+        """End a load without a chunk, unless it has ended.
+
+        Parameters
+        ----------
+        error : waiting readers get it; None: they load the chunk.
+        """
         with self._lock:
-            self._used -= reserved
-            self._give_up(chunk_id, error)
+            self._give_up(load, error)
 
     def try_reserve(self, nbytes: int) -> bool:
-        """Take bytes of the budget for something other than a chunk. Returns False without room."""
+        """Claim bytes for something other than a chunk. Returns False without room for them."""
         with self._lock:
             granted = not self._closed and self._make_room(nbytes)
             if granted:
@@ -251,11 +230,6 @@ class ChunkCache:
             self._used += nbytes
         if is_full:
             self._tier.flush()
-
-    def unreserve(self, nbytes: int) -> None:
-        """Give back what `try_reserve` took."""
-        with self._lock:
-            self._used -= nbytes
 
     def put(self, chunk_id: ChunkId, loaded: LoadedChunk) -> None:
         """Replace what is known of a chunk. The result of a running load is not kept."""
@@ -301,8 +275,8 @@ class ChunkCache:
         """Forget everything. Waiting readers get an error."""
         with self._lock:
             self._closed = True
-            for chunk_id in list(self._loads):
-                self._give_up(chunk_id, Unavailable("the dataset was closed in the meantime"))
+            for load in list(self._loads.values()):
+                self._give_up(load, Unavailable(_CLOSED))
             for chunk_id in list(self._entries):
                 self._remove(chunk_id)
         self._tier.close()
@@ -318,38 +292,68 @@ class ChunkCache:
         """Return a pinned entry, or otherwise values from the disk."""
         while True:
             with self._lock:
-                entry = self._entries.get(chunk_id)
-                if entry is not None and entry.checked_at >= fresh_since:
-                    metrics.CACHE_HITS.inc()
-                    return entry.pinned(access.share)
-                slot = self._tier.find(chunk_id) if entry is None else None
-                under_way = self._loads.get(chunk_id)
-                is_spilled = slot is not None and slot.checked_at >= fresh_since
-                waits = under_way is not None and under_way.is_begun
-                if not waits and not is_spilled:
-                    if under_way is not None:  # whose claim may have to wait for other chunks
-                        self._give_up(chunk_id, None)
-                    self._loads[chunk_id] = ChunkLoad(self._clock())
-            if under_way is not None and waits:
-                under_way.done.wait()
-                if under_way.error is not None:
-                    raise under_way.error
-                entry = under_way.entry
-                if entry is not None and entry.checked_at >= fresh_since:
-                    with self._lock:
-                        # What a reader had no room for is not there for one who keeps it.
-                        if access is not UNREAD or self.holds(chunk_id):
-                            return entry.pinned(access.share)
-                continue
-            if not is_spilled:
-                metrics.CACHE_MISSES.inc()
-                known = entry.loaded if entry is not None else self._tier.known(chunk_id)
-                loaded = self._load(chunk_id, load, nbytes, known, access)
-                if loaded is not None:
-                    return loaded
-            found = self._read_back(chunk_id, slot, access) if slot is not None else None
+                found: CacheEntry | Values | None = self._hit(chunk_id, fresh_since, access)
             if found is not None:
                 return found
+            ours = ChunkLoad(chunk_id)
+            try:
+                found = self._obtained(ours, load, nbytes, fresh_since, access)
+            except BaseException as error:  # also if the program is interrupted, wherever that is
+                self.end_load(ours, error if isinstance(error, NczfsError) else None)
+                raise
+            if found is not None:
+                return found
+
+    def _hit(self, chunk_id: ChunkId, fresh_since: float, access: ChunkAccess) -> CacheEntry | None:
+        entry = self._entries.get(chunk_id)
+        if entry is None or entry.checked_at < fresh_since:
+            return None
+        metrics.CACHE_HITS.inc()
+        return entry.pinned(access.share)
+
+    def _obtained(
+        self,
+        ours: ChunkLoad,
+        load: Loader,
+        nbytes: int,
+        fresh_since: float,
+        access: ChunkAccess,
+    ) -> CacheEntry | Values | None:
+        """Wait for another load of the chunk, or load it; None: it is to be looked for again."""
+        chunk_id = ours.chunk_id
+        if (under_way := self._loads.get(chunk_id)) is not None and not under_way.is_begun:
+            under_way.done.wait(under_way.patience_s)
+        with self._lock:
+            if (hit := self._hit(chunk_id, fresh_since, access)) is not None:
+                return hit
+            entry = self._entries.get(chunk_id)
+            slot = self._tier.find(chunk_id) if entry is None else None
+            under_way = self._loads.get(chunk_id)
+            is_spilled = slot is not None and slot.checked_at >= fresh_since
+            waits = under_way is not None and under_way.is_begun
+            if not waits and not is_spilled:
+                if under_way is not None:  # whose claim may have to wait for other chunks
+                    self._give_up(under_way, None)
+                ours.started_at, ours.is_begun = self._clock(), True
+                self._loads[chunk_id] = ours
+        if under_way is not None and waits:
+            under_way.done.wait()
+            if under_way.error is not None:
+                raise under_way.error
+            entry = under_way.entry
+            if entry is not None and entry.checked_at >= fresh_since:
+                with self._lock:
+                    # What a reader had no room for is not there for one who keeps it.
+                    if access is not UNREAD or self.holds(chunk_id):
+                        return entry.pinned(access.share)
+            return None
+        if not is_spilled:
+            metrics.CACHE_MISSES.inc()
+            known = entry.loaded if entry is not None else self._tier.known(chunk_id)
+            loaded = self._loaded(ours, load, nbytes, known, access)
+            if loaded is not None:
+                return loaded
+        return self._read_back(chunk_id, slot, access) if slot is not None else None
 
     def _read_back(
         self, chunk_id: ChunkId, slot: Slot, access: ChunkAccess
@@ -377,9 +381,9 @@ class ChunkCache:
     def _fits(self, nbytes: int) -> bool:
         return self._make_room(nbytes) or self._loading + nbytes <= self.limit_bytes
 
-    def _load(
+    def _loaded(
         self,
-        chunk_id: ChunkId,
+        ours: ChunkLoad,
         load: Loader,
         nbytes: int,
         known: LoadedChunk | None,
@@ -388,56 +392,46 @@ class ChunkCache:
         """Return the pinned entry; None if the copy on the disk was confirmed."""
         with self._turn:
             self._turn.wait_for(lambda: not self._loading or self._fits(nbytes))
-            self._loading += nbytes
+            if self._closed:
+                raise Unavailable(_CLOSED)
+            ours.held, ours.is_in_turn = nbytes, True
             self._used += nbytes
+            self._loading += nbytes
         self._tier.flush()
-        try:
-            loaded = load(known)
-        except BaseException as error:
-            reason = error if isinstance(error, NczfsError) else None
-            with self._turn:
-                self._end_turn(nbytes)
-                self._give_up(chunk_id, reason or Unavailable(f"loading a chunk ended: {error!r}"))
-            raise
+        loaded = load(known)
         self._tier.wait_briefly(nbytes, PATIENCE_S)
-        with self._turn:
-            self._end_turn(nbytes)
-            entry = self._settle(chunk_id, loaded, known, access.share, is_kept=access is UNREAD)
+        with self._lock:
+            entry = self._finish(ours, loaded, known, access.share, is_kept=access is UNREAD)
             if entry is not None:
                 entry.pins += 1
         self._tier.flush()
         return entry
 
-    def _end_turn(self, nbytes: int) -> None:
-        self._loading -= nbytes
-        self._used -= nbytes
-        self._turn.notify_all()
-
-    def _settle(
+    def _finish(
         self,
-        chunk_id: ChunkId,
+        load: ChunkLoad,
         loaded: LoadedChunk,
         known: LoadedChunk | None,
         share_read: float,
         *,
         is_kept: bool = False,
     ) -> CacheEntry | None:
-        load = self._loads.pop(chunk_id, None)
-        is_dropped = load is not None and load.is_dropped
-        checked_at = self._clock() if load is None else load.started_at
+        """Return what was loaded; it is kept if the load has not ended meanwhile."""
+        is_under_way = self._release(load)
         entry = None
         if isinstance(loaded, Spilled):
-            loaded.slot.checked_at = checked_at
+            if is_under_way:
+                loaded.slot.checked_at = load.started_at
         else:
-            entry = CacheEntry(loaded, min(checked_at, loaded.as_of), share_read)
-            if not is_dropped:
+            entry = CacheEntry(loaded, min(load.started_at, loaded.as_of), share_read)
+            if is_under_way and not load.is_dropped:
                 if loaded is not known:  # what is confirmed may be on the disk alone by now
-                    self._tier.forget(chunk_id)
-                self._replace(chunk_id, entry)
+                    self._tier.forget(load.chunk_id)
+                self._replace(load.chunk_id, entry)
                 if is_kept:
-                    self._tier.keep(chunk_id, entry.loaded, entry.checked_at)
-        if load is not None:
-            load.end(None if is_dropped else entry)
+                    self._tier.keep(load.chunk_id, entry.loaded, entry.checked_at)
+        if is_under_way:
+            load.end(None if load.is_dropped else entry)
         return entry
 
     def _replace(self, chunk_id: ChunkId, entry: CacheEntry) -> None:
@@ -462,13 +456,22 @@ class ChunkCache:
         if load is not None:
             load.is_dropped = True
             if not load.is_begun:  # so what would be loaded is not needed
-                self._give_up(chunk_id, None)
+                self._give_up(load, None)
 
-    def _give_up(self, chunk_id: ChunkId, error: NczfsError | None) -> None:
-        load = self._loads.pop(chunk_id, None)
-        if load is not None:
-            self._used -= load.held or 0
+    def _give_up(self, load: ChunkLoad, error: NczfsError | None) -> None:
+        if self._release(load):
             load.end(None, error)
+
+    def _release(self, load: ChunkLoad) -> bool:
+        """Give back what a load holds. False: it is under way no more."""
+        if self._loads.get(load.chunk_id) is not load:
+            return False
+        del self._loads[load.chunk_id]
+        self._used -= load.held
+        if load.is_in_turn:
+            self._loading -= load.held
+            self._turn.notify_all()
+        return True
 
     def _make_room(self, nbytes: int) -> bool:
         limit = self.limit_bytes - self._tier.queue_bytes

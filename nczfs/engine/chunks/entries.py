@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.errors import NczfsError
+from nczfs.model.grid import ChunkIndex
 
 Loader: TypeAlias = "Callable[[LoadedChunk | None], LoadedChunk]"
 """Loads a chunk. What is already known of it is passed in, to be confirmed or replaced."""
@@ -34,34 +36,51 @@ class CacheEntry:
 
 
 class ChunkLoad:
-    """A load that is claimed.
+    """The load of a chunk, from its claim to its end.
+
+    Whether it is under way is known by the cache alone: its object is among the loads there.
+
+    Parameters
+    ----------
+    patience_s : for how long a reader waits that somebody begins it.
 
     Attributes
     ----------
     started_at : when the data are certainly valid.
-    claim : the very object by which a chunk was claimed to be loaded ahead, by its identity.
-    held : bytes that are reserved for it as long as nobody has begun it; None: it is begun. No
-        reader waits for a load that nobody has begun.
+    held : bytes of the budget that are reserved for it until its end.
+    is_begun : whether a thread is loading the chunk. Otherwise a reader does so itself.
+    is_in_turn : whether a reader has it, whose turn has come.
+    is_dropped : whether what is loaded is not kept.
     done : set at its end, with an entry, an error, or neither: then who waits loads the chunk.
     """
 
-    __slots__ = ("claim", "done", "entry", "error", "held", "is_dropped", "started_at")
+    __slots__ = (
+        "chunk_id",
+        "done",
+        "entry",
+        "error",
+        "held",
+        "is_begun",
+        "is_dropped",
+        "is_in_turn",
+        "patience_s",
+        "started_at",
+    )
 
-    def __init__(
-        self, started_at: float, claim: ChunkId | None = None, held: int | None = None
-    ) -> None:
-        self.started_at = started_at
-        self.claim = claim
-        self.held = held
+    def __init__(self, chunk_id: ChunkId, patience_s: float = 0.0) -> None:
+        self.chunk_id = chunk_id
+        self.patience_s = patience_s
+        self.started_at = -math.inf
+        self.held = 0
+        self.is_begun = self.is_in_turn = self.is_dropped = False
         self.done = threading.Event()
         self.entry: CacheEntry | None = None
         self.error: NczfsError | None = None
-        self.is_dropped = False
 
     @property
-    def is_begun(self) -> bool:
-        """Whether a thread is loading the chunk, or will without fail."""
-        return self.held is None
+    def index(self) -> ChunkIndex:
+        """The index of the chunk."""
+        return self.chunk_id[1]
 
     def end(self, entry: CacheEntry | None, error: NczfsError | None = None) -> None:
         """Let those who wait go on with what was loaded, or with an error."""

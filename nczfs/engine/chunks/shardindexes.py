@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import field
 from typing import Protocol, TypeAlias
 
@@ -83,26 +84,33 @@ class ShardIndexes:
         ----------
         ask : reads it. Its errors are those of all threads that wait for it.
         """
-        with self._lock:
-            asking = self._asking.get(index_id)
-            if asking is None:
-                ours = self._asking[index_id] = Future()
-        if asking is not None:
-            return asking.result(), False
-        try:
-            index = ask()
-            self.put(index_id, index)
-        except BaseException as error:
-            self._end(index_id)
-            ours.set_exception(error)
-            raise
-        self._end(index_id)
-        ours.set_result(index)
-        return index, True
+        while True:
+            ours = Future[KnownIndex]()
+            try:
+                with self._lock:
+                    asking = self._asking.setdefault(index_id, ours)
+                if asking is ours:
+                    index = ask()
+                    self.put(index_id, index)
+                else:
+                    with suppress(CancelledError):  # who asked was interrupted
+                        return asking.result(), False
+                    continue
+            except BaseException as error:
+                self._end(index_id, ours)
+                if isinstance(error, Exception):
+                    ours.set_exception(error)
+                else:
+                    ours.cancel()
+                raise
+            self._end(index_id, ours)
+            ours.set_result(index)
+            return index, True
 
-    def _end(self, index_id: IndexId) -> None:
+    def _end(self, index_id: IndexId, asking: Future[KnownIndex]) -> None:
         with self._lock:
-            del self._asking[index_id]
+            if self._asking.get(index_id) is asking:
+                del self._asking[index_id]
 
 
 @frozen

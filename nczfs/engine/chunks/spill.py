@@ -179,14 +179,18 @@ class SpillTier:
         """Let another thread write what waits. Called without any lock."""
         if not self._queue or self._is_writing:
             return
-        with self._lock:
-            if self._is_writing:
-                return
-            self._is_writing = True
         try:
+            with self._lock:
+                if self._is_writing:
+                    return
+                self._is_writing = True
             self._submit(self._write_all)
         except RuntimeError:  # closing
             self.close()
+        except BaseException:  # the program is interrupted; two that write come one after the other
+            with self._lock:
+                self._is_writing = False
+            raise
 
     @property
     def is_behind(self) -> bool:

@@ -403,4 +403,4 @@ class ReadAhead:
 
     def _remove(self, number: int) -> None:
         del self._windows[number]
-        self._all.budget.unreserve(self._options.window_bytes)
+        self._all.budget.claim(-self._options.window_bytes)

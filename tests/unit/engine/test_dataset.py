@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from nczfs.engine.dataset import Dataset, Engine
-from nczfs.engine.options import EngineOptions
+from nczfs.engine.options import EngineOptions, Tally
+from nczfs.errors import StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.model.hierarchy import Variable
 from nczfs.testing.datasets import put_array, put_json
@@ -106,6 +107,27 @@ def test_documents_of_another_version_are_requested_with_those_of_a_new_variable
         dataset.create_variable("v", (4,), "i4", chunks=(4,))
         assert one_by_one == []
         assert sorted(together) == sorted(own | others)
+
+
+def test_chunks_of_an_array_that_has_ended_go_though_another_one_is_described_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file that was open read some of them as if nothing had happened."""
+    dataset = opened(new_store(), Engine(EngineOptions()))
+    node = variable(dataset, "v")
+    array = dataset.array(node)
+    out = np.empty(24, "f4")
+    array.read_run(0, out, Tally())
+    undescribe = Dataset._undescribe
+
+    def meanwhile(self: Dataset, path: str) -> None:
+        undescribe(self, path)
+        assert dataset.array(node).stored is not array.stored
+
+    monkeypatch.setattr(Dataset, "_undescribe", meanwhile)
+    dataset.lose(array.stored, StructureChanged("replaced by another client"))
+    with pytest.raises(StructureChanged):
+        array.read_run(0, out, Tally())
 
 
 class SilentStore(CountedStore):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from nczfs.codecs import buffers
 from nczfs.engine.options import EngineOptions
-from nczfs.engine.pools import Pools
+from nczfs.engine.pools import Pools, UnderWay
+from nczfs.errors import Unavailable
 
 THREADS = 2
 
@@ -75,3 +77,26 @@ def test_a_child_has_all_turns_though_its_parent_had_none_left_at_the_fork(pools
         if child == 0:
             os._exit(pools._turns.qsize())
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == THREADS
+
+
+def test_a_task_that_was_dropped_when_the_pools_closed_is_an_error_of_the_store(
+    pools: Pools,
+) -> None:
+    gate = threading.Event()
+
+    def wait() -> None:
+        assert gate.wait(60)
+
+    def close_meanwhile(tasks: UnderWay) -> None:
+        futures = [pools.assemble.submit(wait) for _ in range(THREADS + 1)]
+        for future in futures:
+            tasks.add(future)
+        closing.start()
+        while not futures[-1].cancelled():
+            time.sleep(0.001)
+        gate.set()
+
+    closing = threading.Thread(target=pools.close)
+    with pytest.raises(Unavailable, match="closed"), UnderWay(8) as tasks:
+        close_meanwhile(tasks)
+    closing.join()

@@ -6,13 +6,12 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 
 from nczfs.engine.chunks.cache import ChunkCache
-from nczfs.engine.chunks.loaded import ChunkId
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.options import EngineOptions
 from nczfs.errors import CodecError
 from nczfs.library.api import OpenDataset
@@ -91,9 +90,9 @@ def test_what_is_reserved_for_a_load_follows_the_chunks_that_were_loaded(
     reserved: list[int] = []
     start_load = ChunkCache.start_load
 
-    def noted(self: ChunkCache, chunk_id: ChunkId, nbytes: int, *others: Any, **more: Any) -> bool:
+    def noted(self: ChunkCache, load: ChunkLoad, nbytes: int, fresh_since: float) -> bool:
         reserved.append(nbytes)
-        return start_load(self, chunk_id, nbytes, *others, **more)
+        return start_load(self, load, nbytes, fresh_since)
 
     monkeypatch.setattr(ChunkCache, "start_load", noted)
     with opened(store_with(*[bytes(MIB)] * 6), 64 * MIB) as root:

@@ -14,6 +14,7 @@ from nczfs.engine.arrays import chunkloader
 from nczfs.engine.arrays.array import Array, now
 from nczfs.engine.arrays.chunkloader import ChunkLoader, Claims
 from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.errors import StructureChanged, Unavailable
@@ -21,6 +22,7 @@ from nczfs.model.grid import ChunkIndex
 from nczfs.testing.datasets import put_array, put_json
 from nczfs.zmap.base import Blob, Stat, Version
 from nczfs.zmap.keys import Key, parse_key
+from tests.conftest import ExpectedWarnings
 from tests.support.counted import CountedStore, opened, variable
 from tests.unit.engine.arrays.test_small_chunks import sharded
 
@@ -227,13 +229,13 @@ def test_readers_of_an_array_that_has_ended_are_told_so_whatever_failed(
     """They got CorruptChunk, because the objects were those of another array."""
     case = Case(near=near)
     errors: list[Exception] = []
-    fail = ChunkCache.fail_load
+    end = ChunkCache.end_load
 
-    def failed(self: ChunkCache, chunk_id: Any, reserved: int, error: Any) -> None:
+    def failed(self: ChunkCache, load: ChunkLoad, error: Any = None) -> None:
         errors.append(error)
-        fail(self, chunk_id, reserved, error)
+        end(self, load, error)
 
-    monkeypatch.setattr(ChunkCache, "fail_load", failed)
+    monkeypatch.setattr(ChunkCache, "end_load", failed)
     case.store.held = "v/0"
     case.store.write(parse_key("v/0"), b"abc")
     case.request(2)
@@ -312,3 +314,90 @@ def test_no_claim_is_left_when_a_pool_takes_no_task(near: bool, pool: str) -> No
     case.request(2)
     case.engine.pools.fetch.shutdown()
     assert case.is_idle()
+
+
+class Hoarding:
+    """A pool that starts no thread: it keeps what it is given, and says that it has failed."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Callable[[], Any]] = []
+
+    def submit(self, call: Callable[..., Any], *given: Any) -> None:
+        self.tasks.append(lambda: call(*given))
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(("near", "pool"), [(True, "fetch"), (False, "fetch"), (False, "decode")])
+def test_a_task_that_was_given_up_and_runs_later_changes_nothing(near: bool, pool: str) -> None:
+    """Its chunk was put over a newer one, and its bytes were given back twice."""
+    case = Case(near=near)
+    hoarding = Hoarding()
+    pools = case.engine.pools
+    pools._pools[pool] = hoarding  # type: ignore[assignment]
+    case.request(2)
+    if pool == "decode":
+        pools._pools.pop("fetch").shutdown()
+    del pools._pools[pool]
+    assert case.is_idle()
+    changed = np.full(LENGTH, 9, "<i4").tobytes()
+    case.store.write(parse_key("v/0"), changed)
+    assert case.read(0) == [9] * LENGTH
+    used = case.cache.used_bytes
+    for task in hoarding.tasks:
+        task()
+    assert case.read(0) == [9] * LENGTH
+    assert case.cache.used_bytes == used
+    assert not case.cache._loads
+
+
+class Panic(BaseException):
+    """What codecs written in Rust raise when they panic: no Exception."""
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_no_load_is_left_by_a_codec_that_panics(
+    near: bool, monkeypatch: pytest.MonkeyPatch, expected_warnings: ExpectedWarnings
+) -> None:
+    expected_warnings.add("loading a chunk ahead failed")
+    case = Case(near=near)
+    real = ChunkLoader.counted
+
+    def panicking(self: ChunkLoader, *given: Any) -> Any:
+        raise Panic("index out of bounds")
+
+    monkeypatch.setattr(ChunkLoader, "counted", panicking)
+    case.request(4)
+    case.engine.pools.fetch.shutdown()
+    case.engine.pools.decode.shutdown()
+    assert case.is_idle()
+    monkeypatch.setattr(ChunkLoader, "counted", real)
+    assert case.read(0) == expected(0)
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_no_reader_waits_for_threads_that_another_store_keeps_waiting(is_grouped: bool) -> None:
+    """Both stores have one engine, as all that a program opens through xarray."""
+    case = Case(sharded() if is_grouped else None, near=False)
+    gate = threading.Event()
+    for _ in range(EngineOptions().fetch_threads):
+        case.engine.pools.fetch.submit(gate.wait)
+    case.request(4)
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(lambda: [case.read(chunk) for chunk in range(4)])
+        try:
+            assert found.result(WAIT_S) == [expected(chunk) for chunk in range(4)]
+        finally:
+            gate.set()
+    case.engine.pools.fetch.shutdown()
+    assert not case.cache._loads
+
+
+def test_the_chunks_of_a_shard_are_fetched_together_even_if_a_reader_comes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunkloader, "_UNIT_PATIENCE_S", WAIT_S)
+    store = sharded()
+    case = Case(store)
+    case.request(4)
+    assert [case.read(chunk) for chunk in range(4)] == [expected(chunk) for chunk in range(4)]
+    assert store.reads["v/c/0"] == 2  # the index, and the chunks

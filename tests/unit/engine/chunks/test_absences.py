@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nczfs.engine.arrays.array import now
-from nczfs.engine.chunks.absences import ASK_AFTER
+from nczfs.engine.chunks.absences import ASK_AFTER, Absences
+from nczfs.engine.chunks.unitio import UnitIO
 from nczfs.engine.options import EngineOptions, MissingChunks, Tally
-from nczfs.errors import AccessDenied, MissingChunk
+from nczfs.errors import AccessDenied, MissingChunk, StructureChanged
 from nczfs.library.opening import open_zmap
 from nczfs.library.variable import Variable
 from nczfs.zmap.base import Blob, Features, Version
@@ -204,3 +207,41 @@ def test_where_a_missing_chunk_is_an_error_nothing_is_listed(far: Far) -> None:
             with pytest.raises(MissingChunk):
                 first_of(root.variables["v"], chunk + 2)
     assert far.listings == 0
+
+
+def test_what_is_listed_of_an_array_that_has_ended_is_not_kept(
+    v: Variable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its missing chunks were read as fill values, by files that were open."""
+    for chunk in range(ASK_AFTER):
+        assert first_of(v, chunk) == FILL
+    array = v._dataset.array(v.description)
+    find = Absences.find
+
+    def ended(self: Absences, *given: Any) -> float | None:
+        array.stored.end("gone: replaced by another client")
+        v._dataset.engine.cache.discard(array.stored)
+        return find(self, *given)
+
+    monkeypatch.setattr(Absences, "find", ended)
+    for chunk in (50, 60):
+        with pytest.raises(StructureChanged):
+            array.read_run(chunk * CHUNK, np.empty(1, np.int32), Tally())
+        monkeypatch.setattr(Absences, "find", find)
+
+
+def test_a_listing_that_is_interrupted_keeps_nobody_waiting(
+    v: Variable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for chunk in range(ASK_AFTER):
+        assert first_of(v, chunk) == FILL
+
+    def interrupted(_: UnitIO) -> Prefix:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(UnitIO, "prefix", property(interrupted))
+        with pytest.raises(KeyboardInterrupt):
+            first_of(v, 50)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(first_of, v, 60).result(60) == FILL

@@ -23,6 +23,7 @@ from nczfs import metrics
 from nczfs.buffers import Values
 from nczfs.engine.chunks.cache import ENTRY_BYTES, ChunkCache
 from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.chunks.loaded import ChunkId, Footprint, LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
@@ -263,12 +264,13 @@ def test_a_spilled_chunk_that_changed_is_loaded_anew(reader: Reader) -> None:
 def test_reading_ahead_confirms_what_is_spilled(reader: Reader) -> None:
     reader.spill(0)
     chunk_id: ChunkId = (A, (0,))
-    assert not reader.cache.start_load(chunk_id, NBYTES, 0.0)
+    load = ChunkLoad(chunk_id)
+    assert not reader.cache.start_load(load, NBYTES, 0.0)
     reader.seconds = 10.0
-    assert reader.cache.start_load(chunk_id, NBYTES, 5.0)
+    assert reader.cache.start_load(load, NBYTES, 5.0)
     known = reader.cache.known(chunk_id)
     loaded = reader.store.loader(0)(known)
-    reader.cache.finish_load(chunk_id, NBYTES, loaded, known)
+    reader.cache.finish_load(load, loaded, known)
     reader.point(0, fresh_since=9.0)
     assert reader.store.confirmed == [0]
 
@@ -330,12 +332,34 @@ def test_a_chunk_that_waits_for_the_disk_is_found_in_memory(tmp_path: Path) -> N
     assert reader.cache.used_bytes <= reader.cache.limit_bytes
 
 
+def test_an_interrupt_does_not_stop_the_disk(tmp_path: Path) -> None:
+    """Nothing was written any more, and what is to be kept waited for that for ever."""
+    tasks: list[Callable[[], None]] = []
+    interrupts = [KeyboardInterrupt()]
+
+    def submit(task: Callable[[], None]) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        tasks.append(task)
+
+    reader = Reader(SpillTier(submit, 64 * NBYTES, str(tmp_path), 1 << 30))
+
+    def read() -> None:
+        for number in range(2 * IN_MEMORY):
+            reader.point(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        read()
+    read()
+    assert tasks
+
+
 def test_a_disk_that_hangs_stops_nobody(tmp_path: Path) -> None:
     reader = Reader(SpillTier(never, 2 * NBYTES, str(tmp_path), 1 << 30))
     for _ in range(2):
         for number in range(2 * IN_MEMORY + 4):
             reader.point(number)
-    assert reader.cache.start_load((A, (99,)), NBYTES, 0.0)
+    assert reader.cache.start_load(ChunkLoad((A, (99,))), NBYTES, 0.0)
     assert reader.cache.used_bytes <= reader.cache.limit_bytes
 
 
@@ -344,9 +368,9 @@ def test_nothing_is_read_ahead_while_the_disk_does_not_keep_up(tmp_path: Path) -
     reader = Reader(SpillTier(tasks.append, 3 * NBYTES, str(tmp_path), 1 << 30))
     for number in range(IN_MEMORY + 2):
         reader.point(number)
-    assert not reader.cache.start_load((A, (99,)), NBYTES, 0.0)
+    assert not reader.cache.start_load(ChunkLoad((A, (99,))), NBYTES, 0.0)
     tasks.pop()()
-    assert reader.cache.start_load((A, (99,)), NBYTES, 0.0)
+    assert reader.cache.start_load(ChunkLoad((A, (99,))), NBYTES, 0.0)
 
 
 def test_what_is_kept_is_on_the_disk_and_counted(reader: Reader) -> None:
@@ -449,9 +473,10 @@ def test_what_is_kept_stays_on_the_disk_when_it_is_confirmed(reader: Reader) -> 
     assert reader.store.confirmed == [0]
 
     reader.seconds = 20.0
-    assert reader.cache.start_load(chunk_id, NBYTES, 15.0)
+    load = ChunkLoad(chunk_id)
+    assert reader.cache.start_load(load, NBYTES, 15.0)
     known = reader.cache.known(chunk_id)
-    reader.cache.finish_load(chunk_id, NBYTES, load_last(known), known)
+    reader.cache.finish_load(load, load_last(known), known)
     assert reader.tier.find(chunk_id) is slot
     reader.point(0, fresh_since=15.0)
     assert reader.store.loads.count(0) == 1

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nczfs.engine.chunks.cache import ChunkCache
+from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.library.opening import open_zmap
@@ -28,9 +27,9 @@ def test_the_budget_counts_what_the_load_of_a_tiny_chunk_takes(
     looked: list[ChunkId] = []
     start_load = ChunkCache.start_load
 
-    def counted(self: ChunkCache, chunk_id: ChunkId, *others: Any, **more: Any) -> bool:
-        looked.append(chunk_id)
-        return start_load(self, chunk_id, *others, **more)
+    def counted(self: ChunkCache, load: ChunkLoad, nbytes: int, fresh_since: float) -> bool:
+        looked.append(load.chunk_id)
+        return start_load(self, load, nbytes, fresh_since)
 
     monkeypatch.setattr(ChunkCache, "start_load", counted)
     with open_zmap(store, options=EngineOptions(memory_limit_bytes=LIMIT)) as dataset:
