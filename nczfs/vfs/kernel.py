@@ -151,7 +151,14 @@ class KernelCache:
         if len(above) == len(words):
             for inode in self._inodes.below(last):
                 self._forget(inode)
-        elif self._notifier is not None:
+        else:
+            self.forget_absence(path)
+
+    def forget_absence(self, path: str) -> None:
+        """Make the kernel ask again for what it may know to be absent at a path, or above it."""
+        words = path.split("/")
+        *above, last = self._inodes.along(words)
+        if len(above) < len(words) and self._notifier is not None:
             self._notifier.invalidate_entry(last.ino, os.fsencode(words[len(above)]))
 
     def forget_content(self, path: str) -> None:

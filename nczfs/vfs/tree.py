@@ -314,6 +314,9 @@ class _Mounted:
         prefixes = [keys.parse_prefix(found) for found in self._paths.in_store(path)]
         freed = sum((self._datasets.evict(prefix) for prefix in prefixes), Footprint())
         self.filesystem.refresh(path)
+        for prefix in prefixes:
+            for shown in (*self._paths.of_node(prefix), *self._paths.of_object(prefix)):
+                self.filesystem.kernel.forget_absence(shown)
         self._engine.cache.give_back()
         return freed
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from nczfs.engine import headway
@@ -14,13 +15,14 @@ from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.errors import NczfsError, StoreError
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, Stat, ZMap
-from nczfs.zmap.keys import Key, Prefix, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join
 
 log = logging.getLogger(__name__)
 
 LISTED_ENTRIES_MAX: Final = 300_000  # cached names of one prefix
 SHORT_LISTING: Final = 1000  # names that come with one request
 _ENTRY_BYTES: Final = 400
+_RECENT_MAX: Final = 4096
 
 
 @frozen
@@ -31,12 +33,14 @@ class _Listing:
     ----------
     checked_at : when the search for them began.
     changes : how many changes had been noted then.
+    kept : how many listings with names had been kept then.
     rest : searches for the other names; None: these are all.
     """
 
     entries: dict[str, Entry]
     checked_at: float
     changes: int
+    kept: int
     rest: Callable[[], Iterator[Entry]] | None = None
 
     @property
@@ -48,8 +52,9 @@ class _Listing:
 class Listings:
     """One-level listings of one store.
 
-    Only answers are cached, never failures. `_lock` guards the entries of the listings and the
-    count of changes, and is not held during requests to the store.
+    Only answers are cached, never failures. No listing lacks a prefix of which a newer one shows
+    names. `_lock` guards the entries of the listings and the counts, and is not held during
+    requests to the store; who looks up a name takes no lock.
 
     Parameters
     ----------
@@ -64,7 +69,8 @@ class Listings:
         self._clock = clock
         self._lock = threading.Lock()
         self._listings: Shelf[Prefix, _Listing] = Shelf(ledger)
-        self._changes = 0
+        self._changes = self._kept = 0
+        self._recent: deque[Prefix] = deque(maxlen=_RECENT_MAX)  # kept last, with names
 
     def entries(self, prefix: Prefix) -> Iterator[Entry]:
         """Yield the names below a prefix, from memory or page by page from the store."""
@@ -82,13 +88,18 @@ class Listings:
             begun = replace(listing, entries=dict(known), rest=None)
         else:
             begun, found = self._begun(), self._zmap.search(prefix)
+        names = begun.entries
+        is_kept = len(names) < LISTED_ENTRIES_MAX
         for entry in found:
-            if len(begun.entries) < LISTED_ENTRIES_MAX:
-                begun.entries[entry.name] = entry
-                headway.make()
-            if entry.name not in known:
+            seen = names.get(entry.name)
+            if seen is None and entry.name not in known:
                 yield entry
-        if len(begun.entries) < LISTED_ENTRIES_MAX:
+            if is_kept:
+                names[entry.name] = entry if seen is None else _merged(seen, entry)
+                headway.make()
+                if not (is_kept := len(names) < LISTED_ENTRIES_MAX):
+                    names.clear()
+        if is_kept:
             self._keep(prefix, begun)
 
     def _others(self, rest: Callable[[], Iterator[Entry]]) -> Iterator[Entry] | None:
@@ -192,10 +203,11 @@ class Listings:
         with self._lock:
             self._changes += 1
             listing = self._listings.get(Prefix(prefix))
-            if listing is not None and (entry := listing.entries.pop(name, None)) is not None:
+            if listing is not None and (entry := listing.entries.get(name)) is not None:
                 if entry.is_prefix:
                     listing.entries[name] = Entry(name, None, is_prefix=True)
                 else:
+                    del listing.entries[name]
                     self._listings.grow(Prefix(prefix), -_ENTRY_BYTES)
             is_left = listing is not None and listing.entries
         if not is_left:
@@ -207,7 +219,7 @@ class Listings:
         below = f"{prefix}/" if prefix else ""
         self._listings.discard([p for p in self._listings if p == prefix or p.startswith(below)])
         if prefix:
-            self._listings.pop(Prefix(prefix.rpartition("/")[0]))
+            self.forget_level(Key(prefix))
 
     def forget_level(self, key: Key) -> None:
         """Forget the listing that contains a key, and those above that show nothing there."""
@@ -256,7 +268,7 @@ class Listings:
             return None
         entry = listing.entries.get(name)
         is_there = entry is not None and entry.is_prefix
-        return None if is_there else _Listing({}, listing.checked_at, listing.changes)
+        return None if is_there else replace(listing, entries={})
 
     def _note_change(self) -> None:
         """Note a change, so that listings under way, which may lack it, are not cached."""
@@ -265,7 +277,7 @@ class Listings:
 
     def _begun(self) -> _Listing:
         """Return an empty listing, of what is searched from now on."""
-        return _Listing({}, self._clock(), self._changes)
+        return _Listing({}, self._clock(), self._changes, self._kept)
 
     def _keep(self, prefix: Prefix, listing: _Listing) -> None:
         """Keep a listing, unless it lacks changes, or a newer one is there."""
@@ -277,4 +289,39 @@ class Listings:
             if known is not None and known.checked_at == listing.checked_at:
                 # Two have gone on from one glance: what either has found stays known.
                 listing = replace(listing, entries={**known.entries, **listing.entries})
+            self._add_newer(prefix, listing)
             self._listings.put(prefix, listing, _ENTRY_BYTES * len(listing.entries))
+            if listing.entries:
+                self._name_above(prefix, listing.checked_at)
+                self._kept += 1
+                self._recent.append(prefix)
+
+    def _add_newer(self, prefix: Prefix, listing: _Listing) -> None:
+        """Add the prefixes to a listing of which newer ones show names."""
+        since = self._kept - listing.kept
+        start = len(prefix) + 1 if prefix else 0
+        is_short = since <= _RECENT_MAX
+        others = islice(reversed(self._recent), since) if is_short else iter([*self._listings])
+        for other in others:
+            if other == prefix or not is_within(other, prefix):
+                continue
+            newer = self._listings.get(other)
+            if newer is not None and newer.entries and newer.checked_at > listing.checked_at:
+                name = other[start:].partition("/")[0]
+                found = Entry(name, None, is_prefix=True)
+                listing.entries[name] = _merged(listing.entries.get(name, found), found)
+
+    def _name_above(self, prefix: Prefix, as_of: float) -> None:
+        """Add a prefix, which has names, to older listings of those that it lies below."""
+        while prefix:
+            above, _, name = prefix.rpartition("/")
+            prefix = Prefix(above)
+            listing = self._listings.get(prefix)
+            if listing is not None and listing.checked_at < as_of:
+                self._name(prefix, name, None)
+
+
+def _merged(first: Entry, second: Entry) -> Entry:
+    """Return the entry of a name that is both, such as an object beside a prefix."""
+    is_prefix = first.is_prefix or second.is_prefix
+    return Entry(first.name, second.stat or first.stat, is_prefix=is_prefix)

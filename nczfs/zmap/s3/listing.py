@@ -339,8 +339,8 @@ def glance(pages: Callable[[str], Iterator[ListingPage]], prefix: Prefix) -> Gla
     """
     first, level = next(pages("")), _Level(prefix)
     found = list(level.passed_by(first))
-    if first.next_token:
-        return found, lambda: level.copied().entries(pages(first.next_token))
+    if token := first.next_token:
+        return found, lambda: level.copied().entries(pages(token))
     return [*found, *level.held_back()], None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -118,3 +119,17 @@ def test_the_names_of_a_glance_count_among_those_of_a_level(
     assert rest is not None
     with pytest.raises(StoreError, match="over 2 names"):
         list(rest())
+
+
+def test_what_goes_on_after_a_glance_does_not_hold_its_page() -> None:
+    class Objects(list[Stat]):
+        """A list whose end can be seen."""
+
+    objects = Objects(page(("a", 1), ("b", 1)).objects)
+    held = weakref.ref(objects)
+    first = [ListingPage(objects, (), "token")]
+    found, rest = listing.glance(lambda _: iter([first.pop()]), ROOT)
+    del objects
+    assert rest is not None
+    assert [entry.name for entry in found] == ["a"]
+    assert held() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from nczfs.engine.options import EngineOptions
 from nczfs.engine.pools import Pools
 from nczfs.errors import StoreError, Unavailable
 from nczfs.zmap.base import Entry, Features
-from nczfs.zmap.keys import Key, Prefix
+from nczfs.zmap.keys import ROOT, Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.settime import SetTime
 
@@ -234,3 +235,111 @@ def test_a_level_of_very_many_names_is_listed_and_not_kept(
     for _ in range(2):
         assert sorted(names(cache)) == NAMES
     assert store.asked == ["search a"] * 3
+
+
+def below(cache: MetadataCache, prefix: str) -> list[str]:
+    return [entry.name for entry in cache.entries(Prefix(prefix))]
+
+
+@pytest.fixture
+def older(store: Paged, cache: MetadataCache, clock: SetTime) -> Iterator[Entry]:
+    """A listing of the root that is under way while another client makes `aa/x`, which is shown."""
+    older = cache.entries(ROOT)
+    next(older)
+    clock.now += 1
+    store.write(Key("aa/x"), b"")
+    assert below(cache, "aa") == ["x"]
+    return older
+
+
+def test_an_older_listing_denies_nothing_that_a_newer_one_below_it_has_shown(
+    cache: MetadataCache, older: Iterator[Entry]
+) -> None:
+    assert "aa" not in [entry.name for entry in older]
+    assert cache.has_keys(Prefix("aa"))
+    assert "aa" in below(cache, "")
+    assert below(cache, "aa") == ["x"]
+
+
+def test_a_listing_names_what_has_names_in_older_ones_above_it(
+    store: Paged, cache: MetadataCache, older: Iterator[Entry], clock: SetTime
+) -> None:
+    list(older)
+    clock.now += 1
+    store.write(Key("ab/c/d/x"), b"")
+    cache._listings._listings.pop(Prefix("ab/c"))
+    begun = cache._listings._begun()
+    begun.entries["d"] = Entry("d", None, is_prefix=True)
+    cache._listings._keep(Prefix("ab/c"), begun)
+    assert cache.known_entry(ROOT, "ab")[1] == Entry("ab", None, is_prefix=True)
+
+
+def test_what_this_mount_stores_beside_a_name_that_was_shown_hides_it_not(
+    store: Paged, cache: MetadataCache, older: Iterator[Entry]
+) -> None:
+    list(older)
+    store.write(Key("aa/y"), b"")
+    cache.stored(store.stat(Key("aa/y")))
+    assert sorted(below(cache, "aa")) == ["x", "y"]
+
+
+def test_what_is_forgotten_below_an_absent_level_is_looked_for_again(
+    store: Paged, cache: MetadataCache
+) -> None:
+    """SEMANTICS N2."""
+    below(cache, "")
+    store.write(Key("new/b/x"), b"")
+    cache.forget(Prefix("new/b"))
+    assert below(cache, "new/b") == ["x"]
+
+
+def test_a_prefix_beside_an_object_that_is_deleted_is_never_denied(
+    store: Paged, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks up a name takes no lock, so that no step may deny it."""
+    store.write(Key("b/1/x"), b"")
+    below(cache, "b")
+    found = []
+
+    class Watched(dict[str, Entry]):
+        def pop(self, *given: Any) -> Any:
+            try:
+                return super().pop(*given)
+            finally:
+                found.append(cache.known_entry(OTHER, "1")[1])
+
+    listing = cache._listings._listings.get(OTHER)
+    assert listing is not None
+    watched = replace(listing, entries=Watched(listing.entries))
+    cache._listings._listings.put(OTHER, watched, 0)
+    cache.deleted(Key("b/1"))
+    assert None not in found
+    assert cache.known_entry(OTHER, "1")[1] == Entry("1", None, is_prefix=True)
+
+
+def test_a_name_that_a_store_gives_twice_is_shown_once_and_is_both(
+    store: Paged, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS O4: some servers list in another order."""
+    stat = store.stat(Key("b/1"))
+    twice = [
+        Entry("1", None, is_prefix=True),
+        Entry("2", stat, is_prefix=False),
+        Entry("1", stat, is_prefix=False),
+    ]
+    monkeypatch.setattr(store, "search", lambda prefix: iter(twice))
+    assert below(cache, "b") == ["1", "2"]
+    assert cache.known_entry(OTHER, "1")[1] == Entry("1", stat, is_prefix=True)
+
+
+def test_of_a_level_with_too_many_names_none_is_held(
+    cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listings, "LISTED_ENTRIES_MAX", 4)
+    going = cache.entries(A)
+    for _ in range(8):
+        next(going)
+    held = going.gi_frame.f_locals["names"]  # type: ignore[attr-defined]
+    assert not held
+    assert len(list(going)) == len(NAMES) - 8
+    assert not cache._listings.is_known(A)
