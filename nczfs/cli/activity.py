@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nczfs.cli.mountstatus import STATUS_FILE, reaching
+from nczfs.cli.mountstatus import STATUS_FILE, answer
 from nczfs.fuse.programs import OpenedFile, opened_files
 from nczfs.plaindata import frozen
 
@@ -35,14 +35,14 @@ class Look:
     Attributes
     ----------
     at : the time of a clock that never goes back, in seconds.
-    status : the text of status.json.
+    status : the contents of status.json.
     own_before, own_after : the reads of this look that the mount made before and after it
         counted, which `counts` has and does not have.
     """
 
     at: float
     counts: Counts
-    status: str
+    status: bytes
     files: tuple[OpenedFile, ...]
     own_before: OwnReads = OwnReads()
     own_after: OwnReads = OwnReads()
@@ -100,15 +100,14 @@ class Activity:
 
 
 def look(path: str) -> Look:
-    """Look at a mount. Raises MountError."""
-    with reaching(path):
-        status, before = _read(Path(path, STATUS_FILE))
-    text, after = _read(Path(path, ".nczfs/metrics"))
-    counts = counted(text)
+    """Look at a mount. Raises StatusError."""
+    status, before = answer(path, lambda: _read(Path(path, STATUS_FILE)))
+    exposition, after = answer(path, lambda: _read(Path(path, ".nczfs/metrics")))
+    counts = counted(exposition.decode())
     return Look(time.monotonic(), counts, status, tuple(opened_files(path)), before, after)
 
 
-def _read(path: Path) -> tuple[str, OwnReads]:
+def _read(path: Path) -> tuple[bytes, OwnReads]:
     """Read a file that the kernel keeps nothing of, so that each call is one request."""
     found, requests = bytearray(), 0
     with path.open("rb", buffering=0) as file:
@@ -116,7 +115,7 @@ def _read(path: Path) -> tuple[str, OwnReads]:
             piece = file.read(READ_BYTES)
             requests += 1
             if not piece:
-                return found.decode(), OwnReads(requests, len(found))
+                return bytes(found), OwnReads(requests, len(found))
             found += piece
 
 

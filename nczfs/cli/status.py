@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import sys
 import threading
@@ -14,16 +13,17 @@ from datetime import datetime
 from pathlib import Path
 
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.mountstatus import OtherVersion, Status, parsed, read_status
+from nczfs.cli.mountstatus import Status, StatusError, mounted_path, parsed, read_status
 from nczfs.cli.sizes import table
-from nczfs.cli.terminal import complain, say
+from nczfs.cli.terminal import complain, say, write_bytes
 from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 from nczfs.messages import counted, size_text
-from nczfs.vfs.unsaved import ANSWER_S, silence_text, unsaved_text
+from nczfs.vfs.unsaved import silence_text, unsaved_text
 
 WAIT_S = 0.2
+GLANCE_S = 3.0  # for each mount of a list
 NEWS_S = 1.0  # at most one line in this time
 QUIET_S = 10.0  # the longest silence on a terminal
 
@@ -71,19 +71,18 @@ def _one(arguments: argparse.Namespace) -> int:
     path = mounted_path(arguments.mountpoint)
     document = read_status(path)
     if arguments.json and not arguments.wait:
-        sys.stdout.write(document)  # also of another version of nczfs
+        write_bytes(document, keep="\n")  # also of another version of nczfs
         return 0
     status = parsed(path, document)
     if arguments.wait and _unsaved(status):
         # The answer does not matter: the daemon tries again in the background.
-        with suppress(OSError):
-            Path(path, ".nczfs/flush").write_text("\n", "utf-8")
+        threading.Thread(target=_flush, args=(path,), daemon=True).start()
         waiting = Waiting(path, is_terminal=sys.stderr.isatty())
         while _unsaved(status := parsed(path, document := read_status(path))):
             waiting.look(status, time.monotonic())
             time.sleep(WAIT_S)
     if arguments.json:
-        sys.stdout.write(document)
+        write_bytes(document, keep="\n")
     else:
         for line in status_lines(path, status, verbose=arguments.verbose):
             say(line)
@@ -95,13 +94,9 @@ def _one(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def mounted_path(mountpoint: str) -> str:
-    """Return the path of a mount of nczfs. Raises UsageError: there is none."""
-    path = mounting.resolve(mountpoint)
-    entry = mounting.find_mount(path)
-    if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
-        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
-    return path
+def _flush(path: str) -> None:
+    with suppress(OSError):
+        Path(path, ".nczfs/flush").write_text("\n", "utf-8")
 
 
 class Waiting:
@@ -186,24 +181,12 @@ def _mounts() -> list[mounting.MountEntry]:
 
 def _looked_at(entry: mounting.MountEntry) -> Status:
     """Return the status of a mount, or why it is unknown. Never waits for a daemon that hangs."""
-    found: Status = {"mountpoint": entry.mountpoint, "state": "does not answer"}
-
-    def look() -> None:
-        try:
-            status = parsed(entry.mountpoint, read_status(entry.mountpoint))
-        except OtherVersion:
-            found["state"] = "other version"
-        except (MountError, OSError, ValueError) as error:
-            cause = error.__cause__ if isinstance(error, MountError) else error
-            code = cause.errno if isinstance(cause, OSError) else None
-            found["state"] = {errno.EACCES: "no access"}.get(code or 0, "dead")
-        else:
-            found.update(status, state="mounted")
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(ANSWER_S)
-    return {"url": entry.source} | found
+    path = entry.mountpoint
+    found: Status = {"url": entry.source, "mountpoint": path}
+    try:
+        return {**found, **parsed(path, read_status(path, GLANCE_S)), "state": "mounted"}
+    except StatusError as error:
+        return {**found, "state": error.state}
 
 
 def _cells(status: Status) -> tuple[str, ...]:

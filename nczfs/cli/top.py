@@ -7,14 +7,14 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.mountstatus import parsed
+from nczfs.cli.mountstatus import Gone, Status, mounted_path, parsed
 from nczfs.cli.parser import typed
 from nczfs.cli.sizes import table
-from nczfs.cli.status import mounted_path
 from nczfs.cli.terminal import say
 from nczfs.errors import UsageError
 from nczfs.messages import size_text
@@ -47,16 +47,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(request: CommandLine) -> int:
     """Print what happens in each interval, until a signal or the end of the mount."""
-    from nczfs.cli.activity import activity, look  # imports the library of metrics
-
     arguments = request.arguments
     path = mounted_path(arguments.mountpoint)
     is_live = sys.stdout.isatty() and not arguments.once and not arguments.json
-    before = look(path)
-    while True:
-        time.sleep(arguments.interval)
-        after = look(path)
-        found, status = activity(before, after), parsed(path, after.status)
+    for found, status in _intervals(path, arguments.interval):
         if arguments.json:
             print(json.dumps(found.plain(status)))
         else:
@@ -68,7 +62,29 @@ def run(request: CommandLine) -> int:
                 print()
         sys.stdout.flush()
         if arguments.once:
-            return 0
+            break
+    return 0
+
+
+def _intervals(path: str, seconds: float) -> Iterator[tuple[Activity, Status]]:
+    """Yield what happens in each interval, and the status after it, until the end of the mount.
+
+    Raises
+    ------
+    StatusError : the mount cannot be looked at, or has ended before the end of the first interval.
+    """
+    from nczfs.cli.activity import activity, look  # imports the library of metrics
+
+    before = look(path)
+    for number in count():
+        time.sleep(seconds)
+        try:
+            after = look(path)
+        except Gone:
+            if number == 0:
+                raise
+            return
+        yield activity(before, after), parsed(path, after.status)
         before = after
 
 

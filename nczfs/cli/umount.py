@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import select
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from nczfs.cli import values
 from nczfs.cli.command import Command, CommandLine
-from nczfs.cli.mountstatus import ENDING, STATUS_FILE, OtherVersion, Status, checked
+from nczfs.cli.mountstatus import (
+    DAEMON,
+    END_NOTE,
+    ENDING,
+    SPOOL,
+    Dead,
+    Gone,
+    Hanging,
+    Status,
+    StatusError,
+    has,
+    mounted_path,
+    parsed,
+    read_status,
+)
 from nczfs.cli.terminal import complain
-from nczfs.errors import UsageError
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
 from nczfs.messages import counted
@@ -83,42 +94,38 @@ def unmount(mountpoint: str, *, lazy: bool = False, timeout_s: float = 60.0) -> 
 
     Returns
     -------
-    what could not be stored. Of a lazy unmount, and of a mount without a daemon, nothing is known.
+    what could not be stored. Of a lazy unmount, and of a mount whose daemon is dead, nothing is
+    known.
 
     Raises
     ------
     UsageError : no nczfs is mounted there.
-    MountError : the mount is in use, or the daemon did not end in time; or another user has mounted
-        it, whom alone the daemon tells what could not be stored.
+    MountError : the mount is in use, or the daemon does not answer, or did not end in time; or it
+        is not known what could not be stored, as of the mount of another user.
     """
-    path = mounting.resolve(mountpoint)
-    entry = mounting.find_mount(path)
-    if entry is None or entry.kind != mounting.FILE_SYSTEM_TYPE:
-        raise UsageError(f"{path}: nczfs is not mounted there (`nczfs status` lists all mounts)")
-    # Of a lazy unmount the daemon, which may hang, is not asked; it ends later.
-    try:
-        daemon = None if lazy else _daemon(path)
-    except PermissionError as error:
-        raise _unmounted_blindly(path) from error
-    if daemon is None:
+    path = mounted_path(mountpoint)
+    if lazy:  # the daemon, which may hang, is not asked
         mounting.unmount(path, lazy=True)
         return Ending()
+    try:
+        daemon = _daemon(path, parsed(path, read_status(path, timeout_s), DAEMON))
+    except Dead:
+        mounting.unmount(path, lazy=True)
+        return Ending()
+    except (Gone, Hanging):
+        raise
+    except StatusError as error:
+        mounting.unmount(path)
+        raise _unknown_end(path, error.reason) from error
     with daemon:
         mounting.unmount(path)
         return daemon.wait(path, timeout_s)
 
 
-def _unmounted_blindly(path: str) -> MountError:
-    """Unmount what another user has mounted. Returns what is not known then.
-
-    Raises
-    ------
-    MountError : it is in use, or this user may not unmount it.
-    """
-    mounting.unmount(path)
+def _unknown_end(path: str, reason: str) -> MountError:
     return MountError(
-        f"{path}: is unmounted, but another user had mounted it, so it is not known here whether"
-        " everything could be stored; that user's `nczfs recover --list` shows what is kept"
+        f"{path}: is unmounted, but it is not known here whether everything could be stored"
+        f" ({reason}); `nczfs recover --list`, run by the user who mounted it, shows what is kept"
     )
 
 
@@ -151,61 +158,71 @@ class Daemon:
 
         Raises
         ------
-        MountError : it has not ended in time.
+        MountError : it has not ended in time, or nothing is known of its end.
         """
         patience_s = min(PATIENCE_S, timeout_s)
         if not self._has_ended(patience_s):
             if left_s := timeout_s - patience_s:
                 complain(
-                    "nczfs", f"{path}: unmounted; for up to {left_s:g} s {self._waiting_text(path)}"
+                    "nczfs", f"{path}: unmounted; for up to {left_s:g} s {self._waiting_text()}"
                 )
             if not self._has_ended(left_s):
+                kept = self._spool or "its spool"
                 raise MountError(
                     f"{path}: unmounted, but the daemon (process {self.pid}) has not ended after"
-                    f" {timeout_s:g} s; what it cannot store is kept in {self.status['spool']}"
+                    f" {timeout_s:g} s; what it cannot store is kept in {kept}"
                 )
-        if self.note is not None and (ending := self.note.read()) is not None:
-            return ending
-        spool = self.status["spool"] if Path(self.status["spool"]).is_dir() else ""
-        return Ending(spool, failure="the daemon was killed" if self.note is not None else "")
+        if self.note is None:
+            raise _unknown_end(path, "its daemon does not report it")
+        spool = self._spool if os.path.isdir(self._spool) else ""
+        return self.note.read() or Ending(spool, failure="the daemon was killed")
 
-    def _waiting_text(self, path: str) -> str:
-        try:
-            return ending_text(checked(path, self.status, ENDING))
-        except OtherVersion:
-            return "waiting for its daemon to end"
+    def _waiting_text(self) -> str:
+        if has(self.status, ENDING):
+            return ending_text(self.status)
+        return "waiting for its daemon to end"
+
+    @property
+    def _spool(self) -> str:
+        """The directory of the spool; "": the daemon does not report it."""
+        return str(self.status["spool"]) if has(self.status, SPOOL) else ""
 
     def _has_ended(self, timeout_s: float) -> bool:
         return bool(select.select([self.descriptor], [], [], timeout_s)[0])
 
 
-def _daemon(path: str) -> Daemon | None:
-    """Return the daemon of a mount; None: it is dead, or not on this machine.
+def _daemon(path: str, status: Status) -> Daemon:
+    """Return the daemon of a mount.
 
     Raises
     ------
-    PermissionError : another user has mounted it, for nobody else.
+    Dead : it has ended.
+    StatusError : it is not among the processes that are visible here.
     """
+    pid = status["pid"]
     try:
-        status = json.loads(Path(path, STATUS_FILE).read_bytes())
-        pid, _ = int(status["pid"]), Path(status["spool"])
         descriptor = os.pidfd_open(pid)
-    except PermissionError:
-        raise
-    except (OSError, ValueError, KeyError):
-        return None
-    with suppress(OSError):
+    except ProcessLookupError as error:
+        raise Dead(path, "its daemon has ended") from error
+    except OSError as error:
+        raise StatusError(path, f"process {pid}: {error.strerror}") from error
+    try:
         # In another container this id may belong to another process.
-        if b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return Daemon(pid, descriptor, status, _note(status))
+        is_daemon = b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        is_daemon = False
+    if is_daemon:
+        return Daemon(pid, descriptor, status, _note(status))
     os.close(descriptor)
-    return None
+    raise StatusError(path, f"process {pid} here is not its daemon")
 
 
 def _note(status: Status) -> EndNote | None:
+    if not has(status, END_NOTE):
+        return None
     try:
         return EndNote.opened(status["end_note"])
-    except (OSError, KeyError):
+    except (OSError, ValueError):  # a path with a NUL
         return None
 
 

@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nczfs.cli import mountstatus
 from nczfs.cli.demo import SAMPLE
+from nczfs.cli.main import main
 from nczfs.fuse import mounting
 from tests.support.mounts import mounted, nczfs, served
 
@@ -125,16 +127,22 @@ def test_status_without_a_mount_point_lists_all_mounts(tmp_path: Path, mountpoin
     assert nczfs("status", "--wait").returncode == 2
 
 
-OLDER = """
+REPORTING = """
+import atexit
 import sys
+import time
 from nczfs.cli.main import main
 from nczfs.vfs import tree
 status = tree._Mounted._status
-tree._Mounted._status = lambda self: {
-    name: value for name, value in status(self).items() if name != "unsaved_metadata"
-}
+tree._Mounted._status = lambda self: {change}
+atexit.register(time.sleep, 1.0)
 sys.exit(main())
 """
+
+
+def reporting(change: str) -> list[str]:
+    """The command of a mount that reports a change of `status(self)`, and is slow to end."""
+    return [sys.executable, "-c", REPORTING.format(change=change), "mount", "-f", str(SAMPLE)]
 
 
 def test_a_mount_of_another_version_is_listed_beside_others_and_ended(
@@ -142,7 +150,7 @@ def test_a_mount_of_another_version_is_listed_beside_others_and_ended(
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    older = [sys.executable, "-c", OLDER, "mount", "-f", str(SAMPLE)]
+    older = reporting("{k: v for k, v in status(self).items() if k != 'unsaved_metadata'}")
     with (
         served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=other),
         served(older, mountpoint=mountpoint) as mount,
@@ -175,6 +183,65 @@ def test_a_mount_that_hangs_does_not_hang_the_list_of_mounts(mountpoint: Path) -
             mount.process.send_signal(signal.SIGCONT)
         (line,) = [line for line in lines if line.startswith(f"{mountpoint}  ")]
         assert "does not answer" in line
+
+
+def test_a_command_about_a_mount_that_hangs_ends_and_names_the_remedy(
+    mountpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(mountpoint)
+    with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint) as mount:
+        mount.process.send_signal(signal.SIGSTOP)
+        try:
+            assert main(["umount", "--timeout", "500ms", place]) == 1
+            assert "has not answered for 0.5 s; `nczfs umount --lazy" in capsys.readouterr().err
+            monkeypatch.setattr(mountstatus, "ANSWER_S", 0.5)
+            for words in (
+                ["umount"],
+                ["status"],
+                ["status", "--json"],
+                ["status", "--wait"],
+                ["top", "--once"],
+            ):
+                assert main([*words, place]) == 1
+                assert "has not answered for 0.5 s; `nczfs umount --lazy" in capsys.readouterr().err
+            assert mounting.find_mount(place) is not None
+        finally:
+            mount.process.send_signal(signal.SIGCONT)
+        assert nczfs("umount", mountpoint).returncode == 0
+
+
+def test_umount_waits_for_a_daemon_that_does_not_report_its_spool(mountpoint: Path) -> None:
+    command = reporting("{k: v for k, v in status(self).items() if k != 'spool'}")
+    with served(command, mountpoint=mountpoint) as mount:
+        done = nczfs("umount", mountpoint)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert is_zombie(mount.process.pid)
+
+
+@pytest.mark.parametrize("change", ["[]", "status(self) | {'pid': float('inf')}"])
+def test_the_end_of_a_mount_that_reports_nonsense_is_not_known(
+    change: str, mountpoint: Path
+) -> None:
+    with served(reporting(change), mountpoint=mountpoint) as mount:
+        done = nczfs("umount", mountpoint)
+        assert done.returncode == 1
+        assert "is unmounted, but it is not known here whether everything" in done.stderr
+        assert mounting.find_mount(str(mountpoint)) is None
+        assert mount.process.wait(timeout=30) == 0
+
+
+def test_who_waits_hears_that_the_mount_has_ended(mountpoint: Path) -> None:
+    command = reporting("status(self) | {'unsaved_chunks': 1}")
+    with served(command, mountpoint=mountpoint) as mount:
+        waiting = subprocess.Popen(
+            [*CLI, "status", "--wait", str(mountpoint)], stderr=subprocess.PIPE, text=True
+        )
+        assert waiting.stderr is not None
+        assert "waiting for 1 chunk" in waiting.stderr.readline()
+        assert nczfs("umount", "--lazy", mountpoint).returncode == 0
+        _, told = waiting.communicate(timeout=60)
+        assert (waiting.returncode, told) == (1, f"nczfs: {mountpoint}: is not mounted any more\n")
+        assert mount.process.wait(timeout=30) == 0
 
 
 def test_a_dead_mount_is_told_by_status_and_cleared_by_umount(mountpoint: Path) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from nczfs.cli import top
 from nczfs.cli.activity import Activity, activity, look
 from nczfs.cli.demo import SAMPLE
+from nczfs.cli.main import main
 from nczfs.cli.top import lines
+from nczfs.fuse import mounting
 from nczfs.fuse.programs import opened_files
-from tests.support.mounts import mounted, nczfs
+from tests.support.mounts import NCZFS, mounted, nczfs
 
 VARIABLE = f"datasets/{SAMPLE.name}/surface_temperature"
 
@@ -89,3 +94,24 @@ def test_what_is_no_mount_and_no_interval_is_refused(tmp_path: Path) -> None:
     done = nczfs("top", tmp_path)
     assert (done.returncode, "nczfs is not mounted there" in done.stderr) == (2, True)
     assert nczfs("top", tmp_path, "--interval", "1ms").returncode == 2
+
+
+def test_it_ends_with_the_mount() -> None:
+    with mounted(SAMPLE, "--read-only") as path:
+        command = [*NCZFS, "top", str(path), "--interval", "100ms"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        mounting.unmount(str(path), lazy=True)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, b"")
+
+
+def test_a_mount_that_ends_before_anything_was_shown_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mounted(SAMPLE, "--read-only") as path:
+        unmount = SimpleNamespace(sleep=lambda _: mounting.unmount(str(path), lazy=True))
+        monkeypatch.setattr(top, "time", unmount)
+        assert main(["top", "--once", str(path)]) == 1
+    assert capsys.readouterr().err == f"nczfs: {path}: is not mounted any more\n"

@@ -33,13 +33,13 @@ def opened(position: int, descriptor: int = 3) -> OpenedFile:
 
 def test_rates_are_per_second_and_never_negative() -> None:
     hits, misses = ("nczfs_cache_hits", ""), ("nczfs_cache_misses", "")
-    before = Look(10.0, {hits: 100.0, misses: 50.0}, "{}", (opened(1000),))
-    after = Look(12.0, {hits: 130.0, misses: 60.0}, "{}", (opened(5000), opened(7, 4)))
+    before = Look(10.0, {hits: 100.0, misses: 50.0}, b"{}", (opened(1000),))
+    after = Look(12.0, {hits: 130.0, misses: 60.0}, b"{}", (opened(5000), opened(7, 4)))
     found = activity(before, after)
     assert (found.chunks_asked, found.hit_share) == (20.0, 0.75)
     assert [each.rate for each in found.files] == [2000.0, 0.0]
     # Mounted anew in between, and read from the beginning again.
-    again = activity(after, Look(14.0, {hits: 1.0}, "{}", (opened(0),)))
+    again = activity(after, Look(14.0, {hits: 1.0}, b"{}", (opened(0),)))
     assert (again.chunks_asked, again.hit_share) == (0.0, None)
     assert again.files[0].rate == 0.0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from nczfs.cli import umount
+from nczfs.cli import mountstatus, umount
+from nczfs.cli.main import main
 from nczfs.cli.status import Waiting, status_lines, waiting_text
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
@@ -109,12 +112,14 @@ def test_umount_waits_for_a_mount_of_another_version(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(umount, "PATIENCE_S", 0.1)
-    status = {"pid": 12, "spool": "/var/spool/x"}
     with subprocess.Popen(["sleep", "600"]) as process:
-        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), status, None)
+        daemon = umount.Daemon(process.pid, os.pidfd_open(process.pid), {"pid": 12}, None)
         try:
-            with pytest.raises(MountError, match=r"has not ended after 0\.2 s; .*/spool/x"):
+            with pytest.raises(MountError, match=r"has not ended after 0\.2 s; .* its spool"):
                 daemon.wait("/mnt", 0.2)
+            process.kill()
+            with pytest.raises(MountError, match="not known here whether everything"):
+                daemon.wait("/mnt", 60.0)
         finally:
             process.kill()
             os.close(daemon.descriptor)
@@ -190,26 +195,131 @@ def test_a_terminal_is_never_silent_for_more_than_ten_seconds(
     ]
 
 
+def listed(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    """Let directories look as if nczfs had mounted them."""
+    entries = [
+        mounting.MountEntry(os.path.realpath(path), "0:1", mounting.FILE_SYSTEM_TYPE, "store")
+        for path in paths
+    ]
+    monkeypatch.setattr(mounting, "mount_table", lambda: entries)
+
+
+def reporting(path: Path, document: bytes) -> Path:
+    """A directory with what a mount reports of itself."""
+    (path / ".nczfs").mkdir(parents=True)
+    (path / mountstatus.STATUS_FILE).write_bytes(document)
+    return path
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[" * 100_000,
+        b"\xff{",
+        json.dumps(STATUS | {"started": float("inf")}).encode(),
+        json.dumps(STATUS | {"started": 1e300}).encode(),
+        json.dumps(STATUS | {"memory_used_bytes": float("nan")}).encode(),
+    ],
+)
+def test_a_mount_that_reports_nonsense_does_not_spoil_the_list(
+    document: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = reporting(tmp_path / "odd", document)
+    other = reporting(tmp_path / "other", json.dumps(STATUS).encode())
+    listed(monkeypatch, odd, other)
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown[1:]] == [str(odd), str(other)]
+    assert " other version " in shown[1]
+    assert main(["status", "--json"]) == 0
+    states = {row["mountpoint"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states == {str(odd): "other version", str(other): "mounted"}
+    assert main(["status", str(odd)]) == 1
+    assert "internal" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What is unmounted, and whether that is lazy."""
+    calls: list[tuple[str, bool]] = []
+    monkeypatch.setattr(mounting, "unmount", lambda path, *, lazy=False: calls.append((path, lazy)))
+    return calls
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"[]",
+        b"null",
+        b"7",
+        b"[" * 100_000,
+        b"{}",
+        *(f'{{"pid": {pid}}}'.encode() for pid in ("null", "[]", "Infinity", 10**30, -1, 1)),
+    ],
+)
+def test_what_reports_no_daemon_is_unmounted_and_its_end_is_not_known(
+    document: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: list[tuple[str, bool]],
+) -> None:
+    path = reporting(tmp_path / "mnt", document)
+    listed(monkeypatch, path)
+    with pytest.raises(MountError, match="not known here whether everything could be stored"):
+        umount.unmount(str(path))
+    assert ended == [(str(path), False)]
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ETIMEDOUT, errno.EIO])
+def test_a_status_that_cannot_be_read_does_not_mean_that_the_daemon_is_dead(
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: list[tuple[str, bool]],
+) -> None:
+    def fail(_: Path) -> bytes:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    listed(monkeypatch, tmp_path)
+    with pytest.raises(MountError, match=rf"stored \(.* cannot be read: {os.strerror(code)}\);"):
+        umount.unmount(str(tmp_path))
+    assert ended == [(str(tmp_path), False)]
+
+
+def test_a_daemon_that_cannot_be_waited_for_is_not_called_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: list[tuple[str, bool]]
+) -> None:
+    def fail(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", fail)
+    path = reporting(tmp_path / "mnt", json.dumps(STATUS).encode())
+    listed(monkeypatch, path)
+    with pytest.raises(MountError, match="not known here whether everything could be stored"):
+        umount.unmount(str(path))
+    assert ended == [(str(path), False)]
+
+
 @pytest.fixture
 def of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A directory where another user has mounted something."""
-    path = os.path.realpath(tmp_path)
-    entry = mounting.MountEntry(path, "0:1", mounting.FILE_SYSTEM_TYPE, "store")
-    monkeypatch.setattr(mounting, "mount_table", lambda: [entry])
+    listed(monkeypatch, tmp_path)
 
     def refuse(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    return path
+    return os.path.realpath(tmp_path)
 
 
 def test_root_who_unmounts_for_another_user_hears_that_the_end_is_not_known(
-    of_another_user: str, monkeypatch: pytest.MonkeyPatch
+    of_another_user: str, ended: list[tuple[str, bool]]
 ) -> None:
     """SEMANTICS N6. A mount that is in use is refused, as it is to its own user."""
-    ended: list[tuple[str, bool]] = []
-    monkeypatch.setattr(mounting, "unmount", lambda path, *, lazy=False: ended.append((path, lazy)))
     with pytest.raises(MountError, match="not known here whether everything could be stored"):
         umount.unmount(of_another_user)
     assert ended == [(of_another_user, False)]
