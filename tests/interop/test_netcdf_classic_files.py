@@ -266,7 +266,7 @@ def assert_shown(content: FileContent, group: Group, found: Any) -> None:
         values = np.asarray(group.variables[stated.path][...])
         elements = np.asarray(read[...])
         if len(shown.dimensions) > len(stated.dimensions):  # text
-            rows = elements.reshape(values.size, -1)
+            rows = elements.reshape(values.size, shown.shape[-1])
             texts = [
                 text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
                 for text in values.reshape(-1).tolist()
