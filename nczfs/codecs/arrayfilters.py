@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numcodecs  # noqa: F401 - before its modules; see registry.py
 import numpy as np
 from numcodecs.astype import AsType
 from numcodecs.bitround import BitRound as _BitRound

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import msgpack
+import numcodecs  # noqa: F401 - before its modules; see registry.py
 import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8
 

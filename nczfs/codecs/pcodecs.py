@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numcodecs  # noqa: F401 - before its modules; see registry.py
 import numpy as np
 from numcodecs.errors import UnknownCodecError
 from numcodecs.registry import get_codec

@@ -8,6 +8,9 @@ from importlib.metadata import EntryPoint, entry_points
 from math import prod
 from typing import Any, cast
 
+# Of two threads that import the package and a module of it at the same time, one would get a module
+# that is not complete (CPython, "concurrent circular import"). So the package comes first.
+import numcodecs  # noqa: F401
 import numpy as np
 from numcodecs.errors import UnknownCodecError
 from numcodecs.registry import get_codec

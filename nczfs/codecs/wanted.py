@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numcodecs  # noqa: F401 - before its modules; see registry.py
 import numpy as np
 from numcodecs.registry import get_codec
 

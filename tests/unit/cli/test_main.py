@@ -382,14 +382,14 @@ def test_the_mount_of_another_user_says_who_may_look(
 ) -> None:
     entry = mounting.MountEntry(str(tmp_path), "0:1", mounting.FILE_SYSTEM_TYPE, "store")
     monkeypatch.setattr(mounting, "find_mount", lambda _: entry)
-    read_text = Path.read_text
+    read_bytes = Path.read_bytes
 
-    def refuse(path: Path, *words: str) -> str:
+    def refuse(path: Path) -> bytes:
         if path.name == "status.json":
             raise PermissionError(errno.EACCES, "Permission denied")
-        return read_text(path, *words)
+        return read_bytes(path)
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     assert run("status", tmp_path) == 1
     assert "only the user who mounted it has access" in line(capsys)
 
