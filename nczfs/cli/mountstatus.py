@@ -17,7 +17,7 @@ from nczfs.fuse.mounting import MountError
 
 STATUS_FILE = ".nczfs/status.json"
 
-ANSWER_S = 10.0
+HANGS_AFTER_S = 10.0
 """A daemon that does not answer for so long hangs. A busy machine is not that slow."""
 
 Status: TypeAlias = dict[str, Any]
@@ -168,7 +168,7 @@ def answer(path: str, read: Callable[[], _Answer], timeout_s: float = math.inf) 
     Parameters
     ----------
     read : runs in a thread, which is left behind if the daemon hangs.
-    timeout_s : how long to wait, at most `ANSWER_S`.
+    timeout_s : how long to wait, at most `HANGS_AFTER_S`.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def answer(path: str, read: Callable[[], _Answer], timeout_s: float = math.inf) 
         except Exception as error:  # noqa: BLE001 - raised again by the caller
             found.set_exception(error)
 
-    limit_s = min(ANSWER_S, timeout_s)
+    limit_s = min(HANGS_AFTER_S, timeout_s)
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(limit_s)

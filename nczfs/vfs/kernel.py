@@ -152,14 +152,18 @@ class KernelCache:
             for inode in self._inodes.below(last):
                 self._forget(inode)
         else:
-            self.forget_absence(path)
+            self._forget_absence(last, words[len(above)])
 
     def forget_absence(self, path: str) -> None:
         """Make the kernel ask again for what it may know to be absent at a path, or above it."""
         words = path.split("/")
         *above, last = self._inodes.along(words)
-        if len(above) < len(words) and self._notifier is not None:
-            self._notifier.invalidate_entry(last.ino, os.fsencode(words[len(above)]))
+        if len(above) < len(words):
+            self._forget_absence(last, words[len(above)])
+
+    def _forget_absence(self, directory: Inode, name: str) -> None:
+        if self._notifier is not None:
+            self._notifier.invalidate_entry(directory.ino, os.fsencode(name))
 
     def forget_content(self, path: str) -> None:
         """Make the kernel ask again for the bytes and sizes of files at or below a path."""

@@ -194,7 +194,7 @@ def test_a_command_about_a_mount_that_hangs_ends_and_names_the_remedy(
         try:
             assert main(["umount", "--timeout", "500ms", place]) == 1
             assert "has not answered for 0.5 s; `nczfs umount --lazy" in capsys.readouterr().err
-            monkeypatch.setattr(mountstatus, "ANSWER_S", 0.5)
+            monkeypatch.setattr(mountstatus, "HANGS_AFTER_S", 0.5)
             for words in (
                 ["umount"],
                 ["status"],

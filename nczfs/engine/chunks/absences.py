@@ -81,10 +81,12 @@ class Absences:
             asking.result()
         if (presence := listed.presence(io, unit, fresh_since)) is not None:
             return presence.as_of if presence.is_missing else None
+        if not listed.is_worth_asking:
+            return None
         ours, run = Future[None](), None
         try:
             with self._lock:
-                if listed.asking or listed.credit < ASK_AFTER or not listed.can_be_had:
+                if not listed.is_worth_asking:
                     return None
                 listed.credit -= ASK_AFTER
                 listed.asking, changes = ours, listed.changes
@@ -141,6 +143,11 @@ class _Listed:
         self.changes = 0
         self.asking: Future[None] | None = None
         self.can_be_had = True
+
+    @property
+    def is_worth_asking(self) -> bool:
+        """Whether a listing is worth its request, and none is under way."""
+        return self.asking is None and self.credit >= ASK_AFTER and self.can_be_had
 
     def add(self, io: ChunkStore) -> None:
         """Count a chunk that is missing."""

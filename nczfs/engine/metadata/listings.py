@@ -15,7 +15,7 @@ from nczfs.engine.metadata.ledger import Ledger, Shelf
 from nczfs.errors import NczfsError, StoreError
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Entry, Stat, ZMap
-from nczfs.zmap.keys import Key, Prefix, is_within, join
+from nczfs.zmap.keys import Key, Prefix, is_within, join, relative
 
 log = logging.getLogger(__name__)
 
@@ -216,8 +216,7 @@ class Listings:
     def forget(self, prefix: Prefix) -> None:
         """Forget the names below a prefix, and its own."""
         self._note_change()
-        below = f"{prefix}/" if prefix else ""
-        self._listings.discard([p for p in self._listings if p == prefix or p.startswith(below)])
+        self._listings.discard([each for each in self._listings if is_within(each, prefix)])
         if prefix:
             self.forget_level(Key(prefix))
 
@@ -299,7 +298,6 @@ class Listings:
     def _add_newer(self, prefix: Prefix, listing: _Listing) -> None:
         """Add the prefixes to a listing of which newer ones show names."""
         since = self._kept - listing.kept
-        start = len(prefix) + 1 if prefix else 0
         is_short = since <= _RECENT_MAX
         others = islice(reversed(self._recent), since) if is_short else iter([*self._listings])
         for other in others:
@@ -307,7 +305,7 @@ class Listings:
                 continue
             newer = self._listings.get(other)
             if newer is not None and newer.entries and newer.checked_at > listing.checked_at:
-                name = other[start:].partition("/")[0]
+                name = relative(other, prefix).partition("/")[0]
                 found = Entry(name, None, is_prefix=True)
                 listing.entries[name] = _merged(listing.entries.get(name, found), found)
 

@@ -139,7 +139,7 @@ def test_errors_of_another_kind_are_the_callers() -> None:
 def test_a_daemon_is_waited_for_at_most_a_while(
     limit_s: float, timeout_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mountstatus, "ANSWER_S", limit_s)
+    monkeypatch.setattr(mountstatus, "HANGS_AFTER_S", limit_s)
     end = threading.Event()
     began = time.monotonic()
     try:
