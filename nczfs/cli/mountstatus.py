@@ -25,7 +25,7 @@ Status: TypeAlias = dict[str, Any]
 Kind: TypeAlias = Callable[[Any], bool]
 """Says whether a value is what a field may hold."""
 
-Fields: TypeAlias = Mapping[str, Kind]
+FieldKinds: TypeAlias = Mapping[str, Kind]
 
 _Answer = TypeVar("_Answer")
 
@@ -42,7 +42,7 @@ def _or_null(kind: Kind) -> Kind:
     return lambda value: value is None or kind(value)
 
 
-def _list_of(fields: Fields) -> Kind:
+def _list_of(fields: FieldKinds) -> Kind:
     return lambda value: (
         isinstance(value, list)
         and all(isinstance(each, dict) and _wrong(each, fields) is None for each in value)
@@ -55,16 +55,16 @@ _NUMBER = _within(0, 2**63, int, float)
 _TIME = _within(0, 2e11, int, float)  # to the year 8307, which a date can have in any zone
 _PID = _within(1, 2**31, int)
 
-DAEMON: Fields = {"pid": _PID}
+DAEMON: FieldKinds = {"pid": _PID}
 """The field that says who serves a mount."""
 
-SPOOL: Fields = {"spool": _TEXT}
+SPOOL: FieldKinds = {"spool": _TEXT}
 """The field that says where a mount keeps what it cannot store."""
 
-END_NOTE: Fields = {"end_note": _TEXT}
+END_NOTE: FieldKinds = {"end_note": _TEXT}
 """The field that says where a mount will describe its end."""
 
-ENDING: Fields = {
+ENDING: FieldKinds = {
     **SPOOL,
     "dirty_bytes": _NUMBER,
     "unsaved_chunks": _COUNT,
@@ -74,7 +74,7 @@ ENDING: Fields = {
 }
 """The fields that say what a mount which is ending waits for."""
 
-FIELDS: Fields = {
+FIELDS: FieldKinds = {
     **DAEMON,
     **ENDING,
     "url": _TEXT,
@@ -217,7 +217,7 @@ def _failure(path: str, error: OSError) -> StatusError:
     return StatusError(path, f"its status cannot be read: {error.strerror or error}")
 
 
-def parsed(path: str, document: bytes, fields: Fields = FIELDS) -> Status:
+def parsed(path: str, document: bytes, fields: FieldKinds = FIELDS) -> Status:
     """Return what a mount reports.
 
     Raises
@@ -240,7 +240,7 @@ def parsed(path: str, document: bytes, fields: Fields = FIELDS) -> Status:
     return status
 
 
-def has(status: Status, fields: Fields) -> bool:
+def has(status: Status, fields: FieldKinds) -> bool:
     """Return whether a mount reports all these fields."""
     return _wrong(status, fields) is None
 
@@ -252,7 +252,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _wrong(status: Status, fields: Fields) -> str | None:
+def _wrong(status: Status, fields: FieldKinds) -> str | None:
     """Return the name of the first field that is missing or wrong; None: all are there."""
     return next(
         (name for name, kind in fields.items() if name not in status or not kind(status[name])),
