@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -189,6 +190,7 @@ def test_a_command_about_a_mount_that_hangs_ends_and_names_the_remedy(
     mountpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = str(mountpoint)
+    threads_before = set(threading.enumerate())
     with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint) as mount:
         mount.process.send_signal(signal.SIGSTOP)
         try:
@@ -207,6 +209,9 @@ def test_a_command_about_a_mount_that_hangs_ends_and_names_the_remedy(
             assert mounting.find_mount(place) is not None
         finally:
             mount.process.send_signal(signal.SIGCONT)
+        # The commands ran in this process, so what they left behind still has the status open.
+        for left_behind in set(threading.enumerate()) - threads_before:
+            left_behind.join(timeout=30)
         assert nczfs("umount", mountpoint).returncode == 0
 
 
