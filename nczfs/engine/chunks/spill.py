@@ -80,7 +80,7 @@ class SpillTier:
 
     Parameters
     ----------
-    submit : runs a function in another thread; RuntimeError if there are none any more.
+    submit : runs a function in another thread; RuntimeError if none can be started.
     queue_bytes : may wait to be written, in memory that the cache leaves free for them.
 
     Attributes
@@ -185,8 +185,8 @@ class SpillTier:
                     return
                 self._is_writing = True
             self._submit(self._write_all)
-        except RuntimeError:  # closing
-            self.close()
+        except RuntimeError:  # the system starts no thread
+            self._drop_waiting()
         except BaseException:  # the program is interrupted; two that write come one after the other
             with self._lock:
                 self._is_writing = False
@@ -285,11 +285,22 @@ class SpillTier:
     def _drop_all(self) -> SpillFile | None:
         self._slots = OrderedDict()
         self._ghosts = Ghosts()
+        self._empty_queue()
+        file, self._file = self._file, None
+        return file
+
+    def _drop_waiting(self) -> None:
+        with self._lock:
+            for slot in self._queue:
+                if self._slots.get(slot.chunk_id) is slot:
+                    del self._slots[slot.chunk_id]
+            self._empty_queue()
+            self._is_writing = False
+
+    def _empty_queue(self) -> None:
         self.waiting_bytes -= sum(slot.nbytes for slot in self._queue)
         self._queue.clear()
         self._written.notify_all()
-        file, self._file = self._file, None
-        return file
 
     def _has_room(self, nbytes: int) -> bool:
         return not self.waiting_bytes or self.waiting_bytes + nbytes <= self.queue_bytes

@@ -354,6 +354,41 @@ def test_an_interrupt_does_not_stop_the_disk(tmp_path: Path) -> None:
     assert tasks
 
 
+def test_without_a_thread_chunks_are_dropped_until_there_is_one_again(tmp_path: Path) -> None:
+    """A process that could start no thread for a moment had no disk tier for the rest of its life.
+
+    A thread pool queues the task that it refuses.
+    """
+    refused: list[Callable[[], None]] = []
+    tasks: list[Callable[[], None]] = []
+
+    def refuse(task: Callable[[], None]) -> None:
+        refused.append(task)
+        raise RuntimeError("can't start new thread")
+
+    submit = [refuse]
+    tier = SpillTier(lambda task: submit[0](task), 2 * NBYTES, str(tmp_path), 1 << 30)
+    reader = Reader(tier)
+    keeping = Keeping(reader.cache.limit_bytes)
+    for number in range(3):  # more than may wait for the disk
+        chunk_id = (A, (number,))
+        reader.cache.keep(chunk_id, reader.store.loader(number), NBYTES, 0.0, keeping)
+        assert tier.find(chunk_id) is None
+    assert tier.waiting_bytes == 0
+    assert keeping.held.chunks == 3
+    submit[0] = tasks.append
+    chunk_id = (A, (3,))
+    reader.cache.keep(chunk_id, reader.store.loader(3), NBYTES, 0.0, keeping)
+    for task in [*refused, *tasks]:
+        task()
+    reader.cache.settle(keeping)
+    assert reader.cache.disk_bytes > 0
+    reader.store.loads.clear()
+    reader.chunk(3)
+    assert reader.store.loads == []
+    tier.close()
+
+
 def test_a_disk_that_hangs_stops_nobody(tmp_path: Path) -> None:
     reader = Reader(SpillTier(never, 2 * NBYTES, str(tmp_path), 1 << 30))
     for _ in range(2):
