@@ -196,16 +196,15 @@ def _daemon(path: str, status: Status) -> Daemon:
 
     Raises
     ------
-    Dead : it has ended.
-    StatusError : it is not among the processes that are visible here.
+    Dead, Gone : it has ended.
+    StatusError : it cannot be waited for here, as from another container.
     """
     pid = status["pid"]
     try:
         descriptor = os.pidfd_open(pid)
-    except ProcessLookupError as error:
-        raise Dead(path, "its daemon has ended") from error
     except OSError as error:
-        raise StatusError(path, f"process {pid}: {error.strerror}") from error
+        read_status(path)  # raises Dead or Gone where the daemon has ended in the meantime
+        raise StatusError(path, f"its daemon, process {pid}: {error.strerror}") from error
     try:
         # In another container this id may belong to another process.
         is_daemon = b"nczfs" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -223,6 +223,27 @@ def test_umount_waits_for_a_daemon_that_does_not_report_its_spool(mountpoint: Pa
         assert is_zombie(mount.process.pid)
 
 
+def test_the_end_of_a_mount_of_another_container_is_not_known(mountpoint: Path) -> None:
+    """Its daemon was called dead, and the mount detached without a word, even one in use."""
+
+    def umount() -> subprocess.CompletedProcess[str]:
+        command = ["unshare", "--pid", "--fork", *CLI, "umount", str(mountpoint)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    with served([*CLI, "mount", "-f", str(SAMPLE)], mountpoint=mountpoint) as mount:
+        with (mountpoint / ".nczfs/status.json").open("rb"):
+            done = umount()
+            assert done.returncode == 1
+            assert "in use" in done.stderr
+        done = umount()
+        assert done.returncode == 1
+        assert (
+            "is unmounted, but it is not known here whether everything could be stored (its daemon,"
+            f" process {mount.process.pid}: No such process)"
+        ) in done.stderr
+        assert mount.process.wait(timeout=30) == 0
+
+
 @pytest.mark.parametrize("change", ["[]", "status(self) | {'pid': float('inf')}"])
 def test_the_end_of_a_mount_that_reports_nonsense_is_not_known(
     change: str, mountpoint: Path

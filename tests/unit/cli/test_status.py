@@ -290,18 +290,39 @@ def test_a_status_that_cannot_be_read_does_not_mean_that_the_daemon_is_dead(
     assert ended == [(str(tmp_path), False)]
 
 
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ESRCH])
 def test_a_daemon_that_cannot_be_waited_for_is_not_called_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: list[tuple[str, bool]]
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: list[tuple[str, bool]]
 ) -> None:
     def fail(_: int) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "pidfd_open", fail)
     path = reporting(tmp_path / "mnt", json.dumps(STATUS).encode())
     listed(monkeypatch, path)
-    with pytest.raises(MountError, match="not known here whether everything could be stored"):
+    with pytest.raises(
+        MountError, match=rf"could be stored \(its daemon, .*: {os.strerror(code)}\)"
+    ):
         umount.unmount(str(path))
     assert ended == [(str(path), False)]
+
+
+def test_a_daemon_that_ends_before_it_is_waited_for_is_called_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: list[tuple[str, bool]]
+) -> None:
+    path = reporting(tmp_path / "mnt", json.dumps(STATUS).encode())
+    listed(monkeypatch, path)
+
+    def end(pid: int) -> int:
+        def fail(_: Path) -> bytes:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+        monkeypatch.setattr(Path, "read_bytes", fail)
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+    monkeypatch.setattr(os, "pidfd_open", end)
+    assert umount.unmount(str(path)) == umount.Ending()
+    assert ended == [(str(path), True)]
 
 
 @pytest.fixture
