@@ -85,6 +85,11 @@ class Place:
         with nczfs.open(self.url_of(DATASET)) as root:
             return np.asarray(root.variables[name][...])
 
+    def variables(self) -> list[str]:
+        """The names of the variables of the dataset, as a new reader of the store finds them."""
+        with nczfs.open(self.url_of(DATASET)) as root:
+            return list(root.variables)
+
     def values_by_zarr(self, dataset: str, name: str) -> Values:
         """A variable as zarr-python reads it, from a copy of the objects."""
         with TemporaryDirectory() as copy:
