@@ -430,11 +430,11 @@ class Dataset(Hierarchy):
         check = ArrayCheck(self, self._metadata, array, stored, lease.prepare)
         near = None if self.is_far else check.is_unchanged
         confirm = Confirmation(check.ask, lambda: stored.doubts, near)
-        options, shards, grows = engine.options, engine.shards, variable.unlimited
+        options, shards, grows = engine.options, engine.shards, self.format.grows(variable)
         return stored, source_of(self.zmap, stored.place, array, options, confirm, shards, grows)
 
     def _new_array(self, variable: Variable, overlap: Overlap | None) -> Array:
-        engine, grows = self.engine, variable.unlimited
+        engine, grows = self.engine, self.format.grows(variable)
         stored, source = self.chunks(variable)
 
         def shape() -> tuple[int, ...]:

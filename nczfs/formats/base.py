@@ -235,6 +235,14 @@ class MetadataFormat(ABC):
         """
         return (*self.keys(path), *(below(path, name) for name in self.names.rivals))
 
+    def grows(self, variable: Variable) -> tuple[bool, ...]:
+        """Return for each dimension whether any client may make a variable longer along it.
+
+        Where groups declare their dimensions, only unlimited ones change (netCDF); other arrays can
+        be resized along any (`zarr.Array.resize`).
+        """
+        return tuple(dimension.unlimited or not self.declares for dimension in variable.dimensions)
+
     def names_below(self, path: str, documents: Documents) -> tuple[str, ...] | None:
         """Return the names of the nodes right below a group, if one document has them all.
 

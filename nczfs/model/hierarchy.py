@@ -284,11 +284,6 @@ class Variable:
         """Whether the document of another array declares it."""
         return self.primary is not None
 
-    @property
-    def unlimited(self) -> tuple[bool, ...]:
-        """For each dimension, whether it is unlimited: then others may make it longer."""
-        return tuple(dimension.unlimited for dimension in self.dimensions)
-
     def moved(self, start: str, goal: str) -> Variable:
         """Return the variable after its path, or that of a group above it, changed."""
         dimensions = tuple(

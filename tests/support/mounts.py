@@ -24,6 +24,7 @@ NCZFS = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
 COMMAND_TIMEOUT_S = 120.0
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 120.0
+UNMOUNTED_TIMEOUT_S = 30.0
 
 TROUBLE = re.compile(r" (WARNING|ERROR|CRITICAL) |Traceback")
 
@@ -153,6 +154,9 @@ def _directory(path: Path) -> Iterator[int]:
 
 
 def _end(path: Path, process: Process) -> None:
+    if process.poll() is None and mounting.find_mount(str(path)) is None:
+        with suppress(subprocess.TimeoutExpired):  # a signal could meet it as Python ends
+            process.wait(UNMOUNTED_TIMEOUT_S)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

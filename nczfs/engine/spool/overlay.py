@@ -119,7 +119,8 @@ def _put(
         if may[each.basis]:
             covered[each.index] = covered.get(each.index, np.False_) | each.flags
     read = {w.index for w in several if not may[w.basis]}
-    read |= {index for index, flags in covered.items() if not flags[_inside(io, index)].all()}
+    # Elements beyond the ends, too: others may have stored them, and not yet the length.
+    read |= {index for index, flags in covered.items() if not flags.all()}
     found = _read(io, unit, read, stat)
     problems: list[Problem] = []
     stored: dict[ChunkIndex, Values] = {}
@@ -159,12 +160,6 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
 
 def _version(stat: Stat | None) -> Version:
     return stat.version if stat is not None else ABSENT
-
-
-def _inside(io: ChunkStore, index: ChunkIndex) -> tuple[slice, ...]:
-    """Return which elements of a chunk lie in the array."""
-    grid = io.array.grid
-    return grid.box(index).relative_to(grid.origin(index)).slices()
 
 
 def _read(

@@ -18,7 +18,7 @@ from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.saving import Saver
 from nczfs.engine.writing.snapshot import Snapshot
-from nczfs.engine.writing.storing import is_whole, store_snapshots
+from nczfs.engine.writing.storing import fills, store_snapshots
 from nczfs.errors import NczfsError, StructureChanged, Unavailable
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import Version
@@ -213,7 +213,7 @@ class Flusher:
         array.
         """
         io, known, versions = unit.io, unit.basis.versions, self._dirty.versions
-        if known or not is_whole(io, unit.index, snapshots):
+        if known or not fills(io, unit.index, snapshots):
             return lambda: known[-1] if known else None
         if io.is_conditional and not versions.has_met(unit.array, io):
             with contextlib.suppress(RuntimeError):  # the engine is closing

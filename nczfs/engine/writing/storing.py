@@ -9,7 +9,7 @@ import numpy as np
 
 from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, Sending, UnitIndex
-from nczfs.engine.chunks.fill import is_fill
+from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.model.grid import ChunkIndex
@@ -32,6 +32,7 @@ def store_snapshots(
 
     A whole unit replaces whatever the store has. It is sent with a condition all the same: a
     request that passes its deadline, and arrives when a later one was answered, must not undo that.
+    Of any other unit the version that it replaces is read first, unless there seems to be none.
 
     Parameters
     ----------
@@ -67,25 +68,35 @@ def store_snapshots(
         return until_stored(replace, io.key(unit))
 
     def store(attempt: int) -> Stored:
+        merged, known = values, None
+        base: Mapping[ChunkIndex, Values] = {}
         if attempt:
             io.confirm()  # before chunks of another array are decoded
-        merged = values
-        known = None if attempt else _known(snapshots, partial)
-        if known is None and partial:
+        else:
+            known = _known(snapshots, partial)
+        if known is None and not attempt and io.is_conditional and newest() == ABSENT:
+            base, known = {chunk: fill_chunk(io.array, chunk) for chunk in partial}, ABSENT
+        elif known is None and partial:
             base, known = io.newest(unit, partial)
-            merged = values | {chunk: _over(base[chunk], snapshots[chunk]) for chunk in partial}
         elif known is None:
             known = io.version(unit)
+        merged = values | {chunk: _over(base[chunk], snapshots[chunk]) for chunk in base}
         return merged, io.store(unit, merged, known, sending, explicitly=is_in_doubt)
 
     return until_stored(store, io.key(unit))
 
 
-def is_whole(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Snapshot]) -> bool:
-    """Return whether snapshots have all elements of a unit."""
-    if not all(snapshot.is_whole for snapshot in snapshots.values()):
-        return False
-    return _has_all(io, unit, snapshots)
+def fills(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Snapshot]) -> bool:
+    """Return whether snapshots have all elements of a unit that lie in the array.
+
+    Others may have made the array longer, and stored more of the unit.
+    """
+    grid = io.array.grid
+    return all(
+        chunk in snapshots
+        and snapshots[chunk].written.covers(grid.box(chunk).relative_to(grid.origin(chunk)))
+        for chunk in io.array.chunks_of(unit).indexes()
+    )
 
 
 def _has_all(io: ChunkStore, unit: UnitIndex, chunks: Collection[ChunkIndex]) -> bool:

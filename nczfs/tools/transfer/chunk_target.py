@@ -25,6 +25,7 @@ from nczfs.model.hierarchy import Variable
 from nczfs.tools.sparse import box_of
 from nczfs.tools.transfer.blocks import Shapes
 from nczfs.tools.transfer.copying import Writes, memory_of
+from nczfs.zmap.base import ABSENT
 
 
 class ChunkTarget:
@@ -129,8 +130,12 @@ class ChunkTarget:
         if draft.is_whole:
             draft.store(None)
         else:
-            key = writer.key(unit.index)
-            until_stored(lambda _: draft.store(writer.version(unit.index)), key)
+            until_stored(partial(self._put, unit), writer.key(unit.index))
+
+    def _put(self, unit: _Unit, attempt: int) -> None:
+        """Store a unit over what there is."""
+        is_first = self._is_new and not attempt
+        unit.draft.store(ABSENT if is_first else self._writer.version(unit.index))
 
     def _drop(self) -> None:
         """Let go of units that will never be whole, because something failed."""

@@ -513,6 +513,23 @@ def test_records_without_a_place_are_not_put_over_those_of_others(
     assert stored(copy) == [0, 9, 5, 6, 7]
 
 
+def test_records_whose_length_is_not_stored_yet_stay_when_others_are_put_back(
+    store: MemoryZMap, journaling: Client, clients: tuple[Client, Client], tmp_path: Path
+) -> None:
+    """SEMANTICS W69. Values are stored before the length, which hid them from `recover`."""
+    other = clients[1]
+    other.write(3, 7)
+    other.refused = "r/.zarray"
+    with pytest.raises(Unavailable):
+        other.dataset.store()
+    journaling.write(2, 9)
+    left = left_by(tmp_path / "spool", tmp_path / "killed")
+    assert recover(left, store) == []
+    other.refused = ""
+    other.dataset.store()
+    assert stored(store) == [0, 0, 9, 7]
+
+
 def test_records_without_a_place_are_not_put_where_a_living_mount_will_store_its_own(
     store: MemoryZMap, journaling: Client, clients: tuple[Client, Client], tmp_path: Path
 ) -> None:
