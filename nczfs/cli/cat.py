@@ -92,19 +92,30 @@ def _write_json(variable: nczfs.Variable, box: tuple[Any, ...], out: BinaryIO) -
 
     is_empty = True
     for block in value_blocks(variable, box):
-        text = json.dumps(block.values.tolist(), default=_json_value)
+        text = json.dumps(_listed(block.values), default=_json_value)
         rows = text if block.is_item else text[1:-1]  # the block holds a part of the list
         comma = "" if is_empty else ", "
         out.write(f"{comma}{'[' * block.begins}{rows}{']' * block.ends}".encode())
         is_empty = False
     if is_empty:
-        out.write(json.dumps(variable[box].tolist()).encode())
+        out.write(json.dumps(_listed(variable[box])).encode())
     out.write(b"\n")
+
+
+def _listed(values: Any) -> Any:
+    """Return values as lists; dates and durations are their numbers, as in all texts."""
+    import numpy as np
+
+    array = np.asarray(values)
+    return (array.astype("i8") if array.dtype.kind in "mM" else array).tolist()
 
 
 def _json_value(value: object) -> object:
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return value.decode("latin-1")
     if isinstance(value, complex):
         return [value.real, value.imag]
     return str(value)

@@ -203,6 +203,8 @@ def _structured(fields: list[Json]) -> np.dtype[Any]:
 
 
 def _dtype(typestr: Json) -> np.dtype[Any]:
+    if typestr == "string":  # of variable length, in Zarr v3
+        return np.dtype(object)
     try:
         dtype = np.dtype(typestr) if isinstance(typestr, str) else None
     except (TypeError, ValueError, SyntaxError):

@@ -226,6 +226,9 @@ def _objects(values: Any, kind: VlenKind, place: str) -> Values:
             given[:] = [np.asarray(item) for item in values]
     else:
         given = np.asarray(values, object)
+    if kind is VlenKind.TEXT and any(isinstance(item, bytes) for item in given.reshape(-1)):
+        texts = [_decoded(i, place) if isinstance(i, bytes) else i for i in given.reshape(-1)]
+        given = np.array([*texts, None], object)[:-1].reshape(given.shape)
     wanted = _ELEMENT_OF.get(kind)
     if wanted is not None:
         for item in given.reshape(-1):

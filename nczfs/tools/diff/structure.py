@@ -146,9 +146,8 @@ class StructureDiff:
         one = fill_text(self._a.fill_value(pair.a_path, a), a.type)
         other = fill_text(self._b.fill_value(pair.b_path, b), b.type)
         attributes = a.attributes, b.attributes
-        if one != other:
-            # An attribute that repeats the fill value would repeat the same difference.
-            attributes = _without_fill(a.attributes, one), _without_fill(b.attributes, other)
+        if one != other and _repeats(a, one) and _repeats(b, other):
+            attributes = _without_fill(a), _without_fill(b)  # they would differ in the same way
         yield from self._attributes(path, *attributes)
         if one != other:
             yield DatasetDifference(path, DifferenceKind.FILL, a=one, b=other)
@@ -214,8 +213,13 @@ def _different(
             yield DatasetDifference(path, kind, name, one, other)
 
 
-def _without_fill(attributes: Sequence[Attribute], fill: str) -> tuple[Attribute, ...]:
-    return tuple(a for a in attributes if (a.name, attribute_text(a)) != (FILL_VALUE, fill))
+def _repeats(declared: VariableDeclaration, fill: str) -> bool:
+    """Return whether the attribute of the fill value, if there is one, says the same."""
+    return all(attribute_text(a) == fill for a in declared.attributes if a.name == FILL_VALUE)
+
+
+def _without_fill(declared: VariableDeclaration) -> tuple[Attribute, ...]:
+    return tuple(a for a in declared.attributes if a.name != FILL_VALUE)
 
 
 def _type(element: ElementType) -> str:

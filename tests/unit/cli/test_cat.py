@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,25 @@ def test_structured_values_name_the_forms_that_they_have(
     assert main(["cat", str(place / "pairs")]) == 1
     assert "no text form; use --json or --raw" in capsys.readouterr().err
     assert json.loads(cat("--json", place / "pairs")) == [[0, 0.0], [0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.array(["1970-01-02", "NaT"], "M8[D]"), [1, -(2**63)]),
+        (np.array(["2020-01-02", "12020-01-01"], "M8[s]"), [1577923200, 317147356800]),
+        (np.array([1, 2], "M8[ns]"), [1, 2]),
+        (np.array([36, -1], "m8[h]"), [36, -1]),
+        (np.array(["Tromsø".encode(), b"\xff"], "S8"), ["Tromsø", "ÿ"]),
+        (np.array(7, "m8[h]"), 7),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_dates_are_their_numbers_and_bytes_are_text_in_json(
+    values: np.ndarray[Any, Any], expected: object, tmp_path: Path
+) -> None:
+    zarr.create_array(tmp_path / "v", data=values, zarr_format=2)
+    assert json.loads(cat("--json", tmp_path / "v")) == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), [("scalar", 2.5), ("empty", [])])

@@ -219,6 +219,30 @@ def test_a_fill_value_of_an_array_alone_differs_once(tmp_path: Path, lines: Line
     )
 
 
+@pytest.mark.parametrize(
+    ("attributes", "named"),
+    [
+        ((-9, -9), []),  # as xarray has it, beside the same as netCDF has it
+        ((0, -9), []),
+        ((None, -9), []),
+        ((-9, None), ["/v: attribute _FillValue: -9 only in A"]),
+        ((0, 5), ["/v: attribute _FillValue: 0 and 5"]),
+    ],
+)
+def test_the_attribute_of_fill_is_named_if_it_differs_by_itself(
+    attributes: tuple[int | None, int | None], named: list[str], tmp_path: Path, lines: Lines
+) -> None:
+    """It is left out if it says the same as the fill values, which are 0 and -9."""
+    for name, fill, attribute in zip("ab", (0, -9), attributes, strict=True):
+        with nczfs.open(str(tmp_path / name), "w", format="zarr3") as root:
+            root.create_dimension("x", 2)
+            variable = root.create_variable("v", ("x",), "i2", fillvalue=fill, data=np.ones(2))
+            variable.attrs.pop("_FillValue", None)
+            if attribute is not None:
+                variable.attrs["_FillValue"] = np.int16(attribute)
+    assert lines(tmp_path / "a", tmp_path / "b") == (1, [*named, "/v: fill value: 0 and -9"])
+
+
 def test_a_variable_is_compared_with_one_of_another_name(a: Path, b: Path, lines: Lines) -> None:
     edited(b, lambda root: root.create_variable("m", ("x",), "i4", data=np.array([1, 2, 4])))
     assert lines(a / "n", b / "m") == (

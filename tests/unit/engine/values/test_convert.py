@@ -218,6 +218,18 @@ def test_elements_of_variable_length_have_their_kind(
 
 
 @pytest.mark.parametrize(
+    "given", [np.array([[b"a"], [b"\xc3\xa9"]]), [[b"a"], ["é"]], np.array([["a"], ["é"]], object)]
+)
+def test_bytes_are_text_where_text_is_stored(given: Any) -> None:
+    before = np.array(given, object)
+    assert converted(given, vlen(VlenKind.TEXT), "/v").tolist() == [["a"], ["é"]]
+    assert (np.asarray(given, object) == before).all(), "the caller's own"
+    assert converted(np.array(b"q"), vlen(VlenKind.TEXT), "/v").item() == "q"
+    with pytest.raises(BadValue, match=r"^/v: 'utf-8' codec can't decode byte 0xff"):
+        converted(np.array([b"\xff"]), vlen(VlenKind.TEXT), "/v")
+
+
+@pytest.mark.parametrize(
     ("value", "nc_type", "stored"),
     [
         ("text", NcType.CHAR, "text"),
