@@ -71,8 +71,10 @@ class Engine:
         self.texts: Shelf[object, bytes] = Shelf(self.ledger)
         self.shards = ShardMemory(ShardIndexes(Shelf(self.ledger)), self.cache.claim)
         is_kept = spool is not None and spool.survives is not Survives.NOTHING
-        self.journal = Journal(spool.log) if spool is not None and is_kept else None
-        self.arrays = StoredArrays(self.journal.moving if self.journal is not None else None)
+        self.moves = spool.moves if spool is not None else None
+        self.journal = Journal(spool.log, spool.moves) if spool is not None and is_kept else None
+        moving = self.journal or self.moves
+        self.arrays = StoredArrays(moving.moving if moving is not None else None)
         self.writeback = WriteBack(
             self.cache,
             self.pools,

@@ -441,13 +441,20 @@ def save_chunk(
     flags = np.packbits(frozen.flags) if frozen.flags is not None else None
     unit = io.unit(index)
     details = ChunkDetails.of(array, index, unit).document() | frozen.basis.document()
-    first = packed({"is": CHUNK, **heading(spool.url, io.prefix, reason), **details}, flags)
-    kind = VALUES if is_mappable else ENCODED
-    records = [first, packed({"is": kind}, values, at=size_of(first))]
     nbytes = values.nbytes + (flags.nbytes if flags is not None else 0) + DESCRIPTION_BYTES
     spool.reserve(nbytes, always=always)
     try:
-        path = write_records(spool.new_path(io.key(unit)), records)
+        with spool.log.lock:
+            begun, prefix = spool.new_path(io.key(unit)), io.prefix
+            spool.moves.begin(begun)
+        try:
+            first = packed({"is": CHUNK, **heading(spool.url, prefix, reason), **details}, flags)
+            kind = VALUES if is_mappable else ENCODED
+            records = [first, packed({"is": kind}, values, at=size_of(first))]
+            path = write_records(begun, records)
+        except BaseException:
+            spool.moves.end(begun)
+            raise
     except BaseException:
         spool.reserve(-nbytes)
         raise
@@ -465,6 +472,7 @@ def discard(spool: Spool, saved: Saved) -> None:
         saved.path.unlink()
         if spool.survives is Survives.POWER:
             spool.sync()
+        spool.moves.end(saved.path)
     spool.reserve(-saved.end())
 
 

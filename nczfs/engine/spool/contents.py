@@ -21,6 +21,7 @@ from nczfs.engine.spool.chunks import (
 )
 from nczfs.engine.spool.entries import KILLED, SpoolEntry, read_records
 from nczfs.engine.spool.log import BEFORE, FORMAT
+from nczfs.engine.spool.moves import number_of
 from nczfs.engine.spool.records import Record, is_followed, read_log
 from nczfs.engine.spool.renames import RENAME, UnfinishedRename
 from nczfs.engine.spool.space import quoted
@@ -98,6 +99,7 @@ class LogContents:
     chunks : by the prefix of the array, and the index.
     grown : arrays that became longer, by their prefix.
     renaming : nodes whose rename may have ended or not: their prefixes, and the new ones.
+    moves : of nodes, by their numbers: entries in files of their own with smaller ones follow.
     placed : arrays whose appended records all have a certain place since then.
     problems : why not all of a file could be understood; what follows there is not known.
     is_whole : whether there are any, and they were read to their ends.
@@ -111,6 +113,7 @@ class LogContents:
         self.chunks: dict[_Place, Logged] = {}
         self.grown: dict[str, ChunkDetails] = {}
         self.renaming: dict[Prefix, Prefix] = {}
+        self.moves: dict[int, tuple[Prefix, Prefix]] = {}
         self.placed: set[str] = set()
         self.problems: dict[Path, str] = {}
         self.is_whole = bool(paths)
@@ -128,6 +131,14 @@ class LogContents:
     def basis(self, key: str, unit: UnitIndex) -> Basis:
         """Return what the chunks of a unit are based on."""
         return self._bases.get((key, unit)) or Basis(int(self.written_at * 1e9))
+
+    def followed(self, entry: KeptChunk) -> KeptChunk:
+        """Return an entry in a file of its own with the place that its array has moved to."""
+        number, key = number_of(entry.files[0]), entry.key
+        for at, move in sorted(self.moves.items()):
+            if number is not None and number < at:
+                key = after_rename(key, *move)
+        return replace(entry, key=key)
 
     def completed(self, entry: KeptChunk) -> KeptChunk:
         """Return an entry with what the log says of its array."""
@@ -195,8 +206,12 @@ class LogContents:
                 )
             case "stays":
                 self.renaming.pop(parse_prefix(str(document["from"])), None)
-            case "moved":
-                self._move(parse_prefix(str(document["from"])), parse_prefix(str(document["to"])))
+            case "moved" | "follow" as kind:
+                move = parse_prefix(str(document["from"])), parse_prefix(str(document["to"]))
+                if "number" in document:
+                    self.moves[int(document["number"])] = move
+                if kind == "moved":
+                    self._move(*move)
             case "file":
                 self.staged[str(document["file"])] = Staged.parsed(document)
             case "filled" | "cut" | "sending":

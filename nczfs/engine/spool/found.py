@@ -265,7 +265,7 @@ class Home:
                     self._add(name, path, None, str(error))
             else:
                 if isinstance(entry, KeptChunk):
-                    chunks.append(contents.completed(entry))
+                    chunks.append(contents.completed(contents.followed(entry)))
                 else:
                     self._add(name, path, entry)
         chunks.sort(key=lambda each: each.saved_at)

@@ -14,6 +14,7 @@ from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.chunks import ChunkDetails
 from nczfs.engine.spool.log import VALUES, Log
+from nczfs.engine.spool.moves import Moves
 from nczfs.engine.spool.records import Packed, packed
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
@@ -39,13 +40,13 @@ class Journal:
     log end: the user stores everything that was written before, and then drops the old ones.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, moves: Moves) -> None:
         self.log = log
+        self._moves = moves
         self._numbers = itertools.count()
         self._known: dict[_Place, tuple[ArrayDescription, int, int]] = {}
         self._dirty: dict[_Place, set[ChunkIndex]] = {}  # by unit
         self._growing: dict[Prefix, _Growth] = {}
-        self._renaming: set[Prefix] = set()
 
     def wrote(
         self,
@@ -134,36 +135,15 @@ class Journal:
             self.log.hold(VALUES, self._records)
 
     @contextmanager
-    def renaming(self, prefix: Prefix, goal: Prefix) -> Iterator[None]:
-        """Note that a node is being renamed, with the block. Never raises.
-
-        What is unsaved there stays, unless `moving` is called within the block.
-        """
-        renaming = {"is": "renaming", "from": prefix, "to": goal}
-        with self.log.lock:
-            self._renaming.add(prefix)
-            self.log.note(renaming)
-            self.log.hold(_held_by(prefix), lambda: [packed(renaming)])
-        try:
-            yield
-        finally:
-            with self.log.lock:
-                if prefix in self._renaming:
-                    self._renamed(prefix, {"is": "stays", "from": prefix})
-
-    @contextmanager
     def moving(self, prefix: Prefix, goal: Prefix) -> Iterator[None]:
-        """Move what is unsaved at or below a prefix to another one, with the block. Never raises.
-
-        Nothing is noted of a place during the block, which changes the prefixes of arrays.
-        """
+        """As `Moves.moving`."""
 
         def new(key: Prefix) -> Prefix:
             return after_rename(key, prefix, goal)
 
         with self.log.lock:
-            yield
-            self._renamed(prefix, {"is": "moved", "from": prefix, "to": goal})
+            with self._moves.moving(prefix, goal):
+                yield
             self._known = {at: e for at, e in self._known.items() if not is_within(at[0], prefix)}
             self._dirty = {(new(key), unit): each for (key, unit), each in self._dirty.items()}
             self._growing = {new(key): each for key, each in self._growing.items()}
@@ -182,12 +162,6 @@ class Journal:
                 del self._growing[prefix]
             self._settle([{"is": "settled", "key": p} for p in known], is_clean=is_clean)
 
-    def _renamed(self, prefix: Prefix, document: dict[str, Any]) -> None:
-        """Note how a rename has ended, unless the log is empty with it."""
-        self._renaming.discard(prefix)
-        if not self.log.release(_held_by(prefix)):
-            self.log.note(document)
-
     def _settle(self, void: list[dict[str, Any]], *, is_clean: bool) -> None:
         """Note in the log what is void: everything, if nothing is held any more."""
         if is_clean and not any(each.is_pending() for each in self._growing.values()):
@@ -202,11 +176,6 @@ class Journal:
 
     def _records(self) -> list[Packed]:
         return [packed(_grown(prefix, each.array)) for prefix, each in self._growing.items()]
-
-
-def _held_by(prefix: Prefix) -> str:
-    """Return what a rename is called in the log; no staged file has a name with a slash."""
-    return f"renaming/{prefix}"
 
 
 def _chunk(number: int, io: ChunkStore, index: ChunkIndex) -> dict[str, Any]:

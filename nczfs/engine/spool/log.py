@@ -10,7 +10,9 @@ It is a sequence of files, ``log.N``, of records:
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
 * ``renaming``: what is at or below a prefix is being renamed; as long as nothing else is said of
   it, the store tells where it is.
-* ``moved``: arrays at or below a prefix are at another one; what stands before it is of these.
+* ``moved``: arrays at or below a prefix are at another one; what stands before it is of these, and
+  so are entries in files of their own with smaller numbers; ``follow``: the latter are, which a
+  file that comes later repeats.
 * ``stays``: they are where they were.
 * ``placed``: the appended records of an array have their place, says who puts them back.
 * ``file``: what a staged file is to become; it replaces all earlier records of the file.
@@ -185,6 +187,8 @@ class Log:
             for name, restate in list(self._held.items()):
                 if name != VALUES and not restate():
                     self.release(name)
+            if self._owed and self._files:
+                self._try(lambda: self.append([], always=True))
             for _, file in self._files:
                 if file.size:
                     file.close()

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from nczfs.engine.spool.disk import disk, make_private
 from nczfs.engine.spool.log import FORMAT, Log
+from nczfs.engine.spool.moves import Moves
 from nczfs.engine.spool.records import free
 from nczfs.errors import NczfsError, NoSpace, OutOfDescriptors, UsageError
 from nczfs.zmap.url import StoreUrl
@@ -84,6 +85,7 @@ class Spool:
     Attributes
     ----------
     log : says what is in the files, as far as they do not.
+    moves : what it says of the moves of nodes.
     lost : what was to be kept and is not, each with the reason, in words.
     """
 
@@ -119,6 +121,7 @@ class Spool:
             self.reserve if has_journal else free,
             self.sync if survives is Survives.POWER else None,
         )
+        self.moves = Moves(self.log, self._numbers, has_values=has_journal)
 
     def new_path(self, name: str) -> Path:
         """Return the path of a new file, named after a key. Raises NoSpace, Unavailable."""

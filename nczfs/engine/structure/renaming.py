@@ -130,11 +130,11 @@ def _rename(dataset: Dataset, path: str, goal: str) -> None:
 
 
 def _noted(dataset: Dataset, path: str, goal: str) -> AbstractContextManager[None]:
-    """Have the journal, if there is one, say during the block that a node is being renamed."""
-    journal = dataset.engine.journal
-    if journal is None:
+    """Have the spool, if there is one, say during the block that a node is being renamed."""
+    moves = dataset.engine.moves
+    if moves is None:
         return nullcontext()
-    return journal.renaming(dataset.prefix(path), dataset.prefix(goal))
+    return moves.renaming(dataset.prefix(path), dataset.prefix(goal))
 
 
 @frozen

@@ -1,11 +1,16 @@
-"""What is written while a node is being renamed is put back where the rename has left the node."""
+"""What is written while a node is being renamed is put back where the rename has left the node.
+
+With a journal everything is; without one, what went to the spool because the store did not take it.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -14,6 +19,9 @@ import pytest
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
+from nczfs.engine.spool import chunks
+from nczfs.engine.spool.entries import write_records
+from nczfs.engine.spool.records import Packed
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.structure.editor import Editor
 from nczfs.engine.structure.ownership import RENAMING
@@ -38,15 +46,18 @@ class Killed(BaseException):
 
 
 class Mount:
-    """A mount with a journal; its writer writes once a rename has stored everything."""
+    """A mount; its writer writes once a rename has stored everything."""
 
-    def __init__(self, zmap: ZMap, directory: Path, variable: str) -> None:
+    def __init__(
+        self, zmap: ZMap, directory: Path, variable: str, survives: Survives = Survives.KILL
+    ) -> None:
         self.left: Path | None = None
         self.step_left = 10**9
         self._directory = directory
         self._is_written = False
-        self.faulty = Faulty(zmap, before_call=lambda *_: self.step())
-        self.spool = Spool(directory / "spool", "memory://store", survives=Survives.KILL)
+        self.refused = ""
+        self.faulty = Faulty(zmap, before_call=self.asked)
+        self.spool = Spool(directory / "spool", "memory://store", survives=survives)
         self.engine = Engine(EngineOptions(cache_bytes_max=0, flush_age_s=None), self.spool)
         metadata = MetadataCache(self.faulty, self.engine.options, self.engine.pools)
         options = format_options(frozenset(), self.engine.options)
@@ -55,11 +66,23 @@ class Mount:
         self.dataset: Dataset = found
         node = found.node(variable)
         assert isinstance(node, Variable)
-        self._array = found.array(node)
+        self.array = found.array(node)
 
     def write(self) -> None:
-        self._array.write_box(Box((0, 0), (1, 1)), np.array([[-1]], "i4"))
+        self.array.write_box(Box((0, 0), (1, 1)), np.array([[-1]], "i4"))
         self._is_written = True
+
+    def save(self) -> None:
+        """Put what is dirty into the spool, as when the store fails and memory is short."""
+        for chunk in list(self.engine.writeback._dirty.chunks.values()):
+            self.engine.writeback._saver.save(chunk)
+        assert list(self.spool.directory.glob(f"*{SUFFIX}"))
+
+    def asked(self, operation: str, key: str) -> None:
+        """The store is asked, and does not take what is below a refused prefix."""
+        self.step()
+        if self.refused and operation == "write" and key.startswith(self.refused):
+            raise Unavailable("503")
 
     def step(self) -> None:
         """End at one of the steps that follow the write; a dead process takes no further one."""
@@ -76,7 +99,7 @@ class Mount:
         return self.left
 
     def close(self) -> None:
-        self.engine.writeback.drop(self._array.stored, lambda _: False)
+        self.engine.writeback.drop(self.array.stored, lambda _: False)
         self.engine.close()
         self.spool.close()
 
@@ -100,19 +123,25 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tupl
 
 
 @pytest.fixture
-def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mount], None]:
-    """Have a mount write in the last part of a rename, which has a step before its record."""
+def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have a mount write in the last part of a rename, which has a step at each side of its record.
 
-    def begin(mount: Mount) -> None:
+    With `saving`, the spool gets what was written.
+    """
+
+    def begin(mount: Mount, saving: bool = False) -> None:
         copy_changed, moved = _Renaming.copy_changed, Dataset.moved
 
         def copying(renaming: _Renaming) -> None:
             mount.write()
+            if saving:
+                mount.save()
             copy_changed(renaming)
 
         def moving(dataset: Dataset, path: str, goal: str) -> None:
             mount.step()
             moved(dataset, path, goal)
+            mount.step()
 
         monkeypatch.setattr(_Renaming, "copy_changed", copying)
         monkeypatch.setattr(Dataset, "moved", moving)
@@ -147,24 +176,35 @@ def first_values(zmap: ZMap) -> dict[str, int]:
         }
 
 
-@pytest.mark.parametrize("format", ["nczarr-L3", "zarr2"])
-@pytest.mark.parametrize("variable", ["v", "g/v"])
+@pytest.mark.parametrize(
+    ("format", "variable", "survives", "saving"),
+    [
+        ("nczarr-L3", "v", Survives.KILL, False),
+        ("nczarr-L3", "g/v", Survives.KILL, False),
+        ("zarr2", "v", Survives.KILL, False),
+        ("zarr2", "g/v", Survives.KILL, False),
+        ("zarr2", "g/v", Survives.KILL, True),
+        ("nczarr-L3", "v", Survives.NOTHING, True),
+    ],
+)
 def test_killed_at_any_step_of_a_rename_it_is_put_back_where_the_node_is(
     make: Callable[[str], tuple[ZMap, Path]],
-    writing: Callable[[Mount], None],
+    writing: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     format: str,
     variable: str,
+    survives: Survives,
+    saving: bool,
 ) -> None:
-    """SEMANTICS W21."""
+    """SEMANTICS W21, W20."""
     path, _, rest = variable.partition("/")
     goal = f"{NEW}/{rest}".removesuffix("/")
     places = []
     for step in itertools.count(1):
         zmap, directory = make(format)
-        mount = Mount(zmap, directory, variable)
+        mount = Mount(zmap, directory, variable, survives)
         mount.step_left = step
-        writing(mount)
+        writing(mount, saving)
         with suppress(Killed):
             Editor(mount.dataset, ".").rename(path, NEW)
         monkeypatch.undo()
@@ -218,16 +258,71 @@ def test_an_entry_that_is_saved_during_a_rename_follows_it(
     zmap, directory = make("nczarr-L3")
     mount = Mount(zmap, directory, "v")
 
-    def save() -> None:
-        for chunk in mount.engine.writeback._dirty.chunks.values():
-            mount.engine.writeback._saver.save(chunk)
-        assert list(mount.spool.directory.glob(f"*{SUFFIX}"))
-
     writing(mount)
-    kill_before_the_record(mount, monkeypatch, save)
+    kill_before_the_record(mount, monkeypatch, mount.save)
     assert mount.left is not None
     assert recovered(mount.left, zmap) == ["v[0:1, 0:1]; was being renamed to x"]
     assert first_values(zmap) == {NEW: -1, "w": 0, "g/v": 0}
+    mount.close()
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
+def test_a_chunk_in_the_spool_follows_a_rename_though_another_variable_gets_the_old_name(
+    make: Callable[[str], tuple[ZMap, Path]],
+    writing: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    survives: Survives,
+) -> None:
+    """SEMANTICS W20, W32: v becomes x, w becomes v, and the mount ends without the store."""
+    zmap, directory = make("nczarr-L3")
+    mount = Mount(zmap, directory, "v", survives)
+    writing(mount, saving=True)
+    Editor(mount.dataset, ".").rename("v", NEW)
+    monkeypatch.undo()
+    mount.refused = f"{NEW}/"
+    Editor(mount.dataset, ".").rename("w", "v")
+    mount.spool.close()
+    assert recovered(mount.spool.directory.parent, zmap) == ["x[0:1, 0:1]"]
+    assert first_values(zmap) == {NEW: -1, "v": 0, "g/v": 0}
+    mount.close()
+
+
+@pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
+def test_a_chunk_that_is_on_its_way_to_the_spool_follows_a_rename(
+    make: Callable[[str], tuple[ZMap, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+    survives: Survives,
+) -> None:
+    """The last byte of its file is written when the variable has its new name."""
+    zmap, directory = make("nczarr-L3")
+    mount = Mount(zmap, directory, "v", survives)
+    copy_changed = _Renaming.copy_changed
+    is_begun, is_renamed = Event(), Event()
+
+    def slowly(path: Path, records: list[Packed]) -> Path:
+        is_begun.set()
+        assert is_renamed.wait(60)
+        return write_records(path, records)
+
+    with ThreadPoolExecutor(1) as threads:
+
+        def copying(renaming: _Renaming) -> None:
+            copy_changed(renaming)
+            mount.write()
+            saved.append(threads.submit(mount.save))
+            assert is_begun.wait(60)
+
+        saved: list[Future[None]] = []
+        monkeypatch.setattr(chunks, "write_records", slowly)
+        monkeypatch.setattr(_Renaming, "copy_changed", copying)
+        Editor(mount.dataset, ".").rename("v", NEW)
+        is_renamed.set()
+        saved[0].result(60)
+    monkeypatch.undo()
+    with open_zmap(Kept(zmap), "r+") as root:
+        root.create_variable("v", FIELD.shape, "i4", FIELD, chunks=(2, 3))
+    assert recovered(mount.kill(), zmap) == ["x[0:1, 0:1]"]
+    assert first_values(zmap) == {NEW: -1, "v": 0, "w": 0, "g/v": 0}
     mount.close()
 
 
