@@ -198,6 +198,10 @@ class StagedFile:
         self._sent = []
         self._log.renew(key, replaces, self._missing)
 
+    def is_noted_elsewhere(self, key: str) -> bool:
+        """Return whether what is noted of it, if anything, is that it belongs under another key."""
+        return self._log.key not in {None, key}
+
     @property
     def is_logged(self) -> bool:
         """Whether what is noted of it survives this process."""

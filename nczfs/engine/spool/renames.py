@@ -32,11 +32,17 @@ not stored.
 
 
 class Note:
-    """The entry of a rename that is under way."""
+    """The entry of a rename that is under way.
+
+    Attributes
+    ----------
+    is_needed : after the rename, too: the log does not say of a file that it has moved.
+    """
 
     def __init__(self, spool: Spool, path: Path) -> None:
         self._spool = spool
         self._path = path
+        self.is_needed = False
 
     def copied(self, copies: Copies) -> None:
         """Note the copies of files that are being written, before anything is deleted.
@@ -61,14 +67,15 @@ class Note:
 
 @contextmanager
 def noted(spool: Spool, prefix: Prefix, goal: Prefix) -> Iterator[Note]:
-    """Keep an entry in the spool during a rename; it stays if the rename fails."""
+    """Keep an entry in the spool during a rename; it stays if that fails, or where it is needed."""
     document = {"is": RENAME, **heading(spool.url, prefix, "it was not completed"), "goal": goal}
     path = write_records(spool.new_path(prefix), [packed(document)])
     note = Note(spool, path)
     try:
         yield note
-        with disk(path):
-            path.unlink()
+        if not note.is_needed:
+            with disk(path):
+                path.unlink()
     except BaseException:
         note.failed()
         raise

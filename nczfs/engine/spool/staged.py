@@ -157,12 +157,16 @@ class StagedLog:
             self._say(Staged.begun(key, replaces, missing))
 
     def renew(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
-        """Note what the file is to become from now on, as `begin` does. Never raises."""
+        """Note what the file is to become from now on, as `begin` does. Never raises.
+
+        A full disk leaves room for it where it can, as for `keep`.
+        """
         if self._said is not None:
             try:
                 if self._unsaid:
                     self._sync()
-                self._say(Staged.begun(key, replaces, missing))
+                said = Staged.begun(key, replaces, missing)
+                self._spool.pressed(lambda: self._say(said))
             except NczfsError as error:
                 log.warning("%s: the log has what it was to replace before: %s", self._path, error)
 
@@ -208,6 +212,11 @@ class StagedLog:
     def is_said(self) -> bool:
         """Whether the log has a record of the file that is still valid."""
         return self._said is not None
+
+    @property
+    def key(self) -> str | None:
+        """The key of the object that it is to become, as that record says; None: there is none."""
+        return None if self._said is None else self._said.key
 
     @property
     def path(self) -> Path:

@@ -274,8 +274,8 @@ class LiveFile:
 
         return restore
 
-    def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> None:
-        """Note that the object, and so the file, is at another key.
+    def moved(self, key: Key, base: Stat | None, generation: int | None = None) -> bool:
+        """Note that the object, and so the file, is at another key. Returns if the log says so.
 
         Parameters
         ----------
@@ -286,6 +286,7 @@ class LiveFile:
             self.key = key
             if base is not None:
                 self._become(base, self._stored if generation is None else generation)
+            return base is None or self._staged is None or not self._staged.is_noted_elsewhere(key)
 
     def set_mtime(self, mtime_ns: int) -> Stat | None:
         """Set the time. Returns the stored object; None if the next upload stores the time.
@@ -296,8 +297,7 @@ class LiveFile:
         """
         with self.turn:
             with self.lock:
-                self.mtime_ns = mtime_ns
-                base = self.base
+                self.mtime_ns, base = mtime_ns, self.base
                 if self.dirty or not self.linked or base is None:
                     return None
             changed = self._store.set_mtime(base, mtime_ns)

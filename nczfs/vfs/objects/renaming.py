@@ -126,8 +126,10 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
             def follow(live: LiveFile) -> None:
                 base, generation = copy_of(live)
                 goal_key = new_key(live.key)
-                live.moved(goal_key, base, generation)
+                is_said = live.moved(goal_key, base, generation)
                 files.rename(live, goal_key)
+                if note is not None and not is_said:
+                    note.is_needed = True
 
             if note is not None:
                 note.copied(
@@ -154,8 +156,8 @@ def rename_prefix(store: ObjectStore, files: LiveFiles, prefix: Prefix, goal: Pr
                     if live.key in gone or (live.base is not None and _is_gone(store, live.key)):
                         follow(live)  # it goes on where its object is
                 raise
-        for live in opened:
-            follow(live)
+            for live in opened:  # before the entry goes: it alone says so of those that do not
+                follow(live)
         copies |= {key: stat for key, (stat, _) in stored.items()}
         for directory in [prefix, *store.made.below(prefix)]:
             store.made.add(Prefix(new_key(directory)))

@@ -504,6 +504,20 @@ def test_the_info_json_of_strings_of_any_length_declares_others(
     assert (made["codecs"], made["dtype"]) == (known["codecs"], "|O")
 
 
+@pytest.mark.parametrize("kind", ["zarr2", "zarr3", "nczarr"])
+@pytest.mark.parametrize("dtype", ["string", "|O", "object"])
+def test_an_info_json_can_call_strings_of_any_length_as_zarr_does(
+    fs: TreeFileSystem, store: ZMap, kind: str, dtype: str
+) -> None:
+    """SEMANTICS W13. "string" is the name of Zarr v3."""
+    with open_zmap(Prefixed(store, parse_prefix("p.zarr")), "w", format=kind) as root:
+        root.create_dimension("x", 2)
+    fs.refresh("")
+    declare(fs, "datasets/p.zarr/s", {"shape": [2], "dtype": dtype, "dimensions": ["x"]})
+    with open_zmap(Prefixed(store, parse_prefix("p.zarr"))) as root:
+        assert root.variables["s"][...].tolist() == ["", ""]
+
+
 @pytest.mark.parametrize("fill", [7.5, "NaN", "-Infinity"])
 def test_the_fill_value_of_an_info_json_is_of_the_type_of_its_variable(
     fs: TreeFileSystem, store: ZMap, fill: object
