@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
+
+END: Final = 1 << 63  # of a range that goes on without an end
 
 
 class Ranges:

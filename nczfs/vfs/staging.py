@@ -16,7 +16,7 @@ from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.spool.staged import Staged, StagedLog
 from nczfs.errors import NczfsError, ObjectTooLarge, Unavailable
-from nczfs.model.ranges import Ranges
+from nczfs.model.ranges import END, Ranges
 from nczfs.zmap.base import ByteRange, Part, Piece, Stat, Version, Zeros
 
 OBJECT_BYTES_MAX = 5 << 40  # the limit of S3
@@ -96,6 +96,9 @@ class StagedFile:
         self._base = base
         self._base_stop = min(size, base.stat.size) if base is not None else 0
         self._valid = Ranges()
+        self._changed = Ranges()  # since it was what its base is; to `END` where the size was set
+        if base is None:
+            self._changed.add(0, END)
         self._sent: list[Sent] = []
         self._moving = threading.Lock()  # guards bytes that a snapshot has to go on seeing
         self._snapshots: list[StagedSnapshot] = []
@@ -150,7 +153,8 @@ class StagedFile:
         for start, stop in list(
             self._valid.gaps(fetched.start, min(fetched.stop, self._base_stop))
         ):
-            self._write(start, fetched.data[start - fetched.start : stop - fetched.start])
+            data = fetched.data[start - fetched.start : stop - fetched.start]
+            self._write(start, data, is_fetched=True)
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write bytes; an error leaves the size as it was. Raises NoSpace, ObjectTooLarge.
@@ -174,6 +178,7 @@ class StagedFile:
                 self._preserve(size, self.size)
             self._cut(size)
         self.changes += 1
+        self._changed.add(size, END)
         self._log.cut(size)
 
     def snapshot(self) -> StagedSnapshot:
@@ -188,7 +193,7 @@ class StagedFile:
 
         What is done to it from now on does so too. Raises NoSpace, Unavailable.
         """
-        self._log.begin(key, replaces, self._missing)
+        self._log.begin(lambda: self._begun(key, replaces))
 
     def note_stored(self, key: str, replaces: Version) -> None:
         """Note that an older state of the file is in the store, as a version under a key.
@@ -196,7 +201,7 @@ class StagedFile:
         Never raises: what is kept of it then stands for the version that it replaced before.
         """
         self._sent = []
-        self._log.renew(key, replaces, self._missing)
+        self._log.renew(lambda: self._begun(key, replaces))
 
     def is_noted_elsewhere(self, key: str) -> bool:
         """Return whether what is noted of it, if anything, is that it belongs under another key."""
@@ -217,9 +222,36 @@ class StagedFile:
         self._sent = []
         self._log.clear()
 
-    def rebase(self, base: Base) -> None:
-        """Fetch the rest from another version, in which it is the same."""
+    def rebase(self, base: Base, *, is_all: bool) -> None:
+        """Fetch the rest from another version, in which it is the same.
+
+        Parameters
+        ----------
+        is_all : so is what was written.
+        """
         self._base, self._base_stop = base, min(self._base_stop, base.stat.size)
+        if is_all:
+            self._changed.cut(0)
+
+    def way_back(self) -> Callable[[], None]:
+        """Return a function after which what has been written by now counts as written again."""
+        changed = self._changed.copy()
+
+        def restore() -> None:
+            for start, stop in changed.within(0, END):
+                self._changed.add(start, stop)
+
+        return restore
+
+    def own(self) -> bool:
+        """Count all of it as written. False: some of it was never fetched."""
+        if self._missing:
+            return False
+        left = list(self._changed.gaps(0, END))
+        self._changed.add(0, END)
+        with contextlib.suppress(NczfsError):  # it is said with what is done next
+            self._log.filled([], left)
+        return True
 
     def keep(self, key: str, replaces: Version, reason: str) -> Path:
         """Leave the file in the spool as an entry, and close it. Returns its place.
@@ -235,7 +267,7 @@ class StagedFile:
         ------
         NoSpace, Unavailable : it is no entry; its bytes, if it has any, are left where they are.
         """
-        said = Staged.begun(key, replaces, self._missing, self._sent)
+        said = self._begun(key, replaces, self._sent)
         try:
             kept = self._spool.pressed(lambda: self._log.keep(said, reason, self.size))
         except NczfsError:
@@ -260,7 +292,11 @@ class StagedFile:
         """Return the ranges of the base that were never fetched."""
         return list(self._valid.gaps(0, self._base_stop))
 
-    def _write(self, offset: int, data: Buffer) -> None:
+    def _begun(self, key: str, replaces: Version, attempts: Sequence[Sent] = ()) -> Staged:
+        changed = self._changed.within(0, END)
+        return Staged.begun(key, replaces, self._missing, changed, attempts)
+
+    def _write(self, offset: int, data: Buffer, *, is_fetched: bool = False) -> None:
         stop = offset + len(data)
         gaps = list(self._valid.gaps(offset, stop))
         claimed, before = sum(b - a for a, b in gaps), self._valid.total
@@ -278,7 +314,11 @@ class StagedFile:
             self._spool.reserve(self._valid.total - before - claimed)
             if stop > offset:
                 self.size, below = max(self.size, stop), min(stop, self._base_stop)
-                self._log.wrote((a, min(b, below)) for a, b in gaps if a < below)
+                missed = [(a, min(b, below)) for a, b in gaps if a < below]
+                changed = [] if is_fetched else list(self._changed.gaps(offset, stop))
+                for first, last in changed:
+                    self._changed.add(first, last)
+                self._log.filled(missed, changed)
 
     def _preserve(self, start: int, stop: int) -> None:
         for snapshot in self._snapshots:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,9 +14,9 @@ from nczfs.engine.spool.entries import KILLED, SpoolEntry, copied
 from nczfs.engine.spool.records import FileData
 from nczfs.engine.spool.staged import Staged
 from nczfs.errors import BadKey, Conflict, NczfsError, NoSuchObject, ObjectExists, SpoolError
-from nczfs.model.ranges import Ranges
+from nczfs.model.ranges import END, Ranges
 from nczfs.plaindata import frozen
-from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Stat, Version, ZMap
+from nczfs.zmap.base import ABSENT, ByteRange, Part, Piece, Stat, Version, Zeros, ZMap
 from nczfs.zmap.keys import Key, parse_key
 from nczfs.zmap.securing import secure
 
@@ -29,7 +29,8 @@ class KeptObject(SpoolEntry):
     ----------
     data : its bytes.
     replaces : the version that it was made from, `ABSENT` where there was none.
-    missing : ranges that are those of that version.
+    missing : ranges that are those of that version, and were not even read.
+    changed : ranges that were written. The last one goes on to `END` where the size was set.
     sent : what was sent to the store without an answer.
     """
 
@@ -38,6 +39,7 @@ class KeptObject(SpoolEntry):
     data: FileData
     replaces: Version
     missing: tuple[tuple[int, int], ...]
+    changed: tuple[tuple[int, int], ...]
     sent: tuple[Sent, ...]
 
     @classmethod
@@ -59,6 +61,7 @@ class KeptObject(SpoolEntry):
             data=FileData(path, 0, size, None if kept is None else kept.crc32c),
             replaces=Version(staged.replaces),
             missing=tuple(staged.missing(size)),
+            changed=tuple(staged.changed.within(0, END)),
             sent=tuple(staged.sent),
         )
 
@@ -80,12 +83,25 @@ class KeptObject(SpoolEntry):
             raise SpoolError(f"{self.key}: the entry cannot be understood: {error!r}") from error
 
     @property
-    def own(self) -> tuple[tuple[int, int], ...]:
-        """The ranges whose bytes the spool has."""
+    def there(self) -> tuple[tuple[int, int], ...]:
+        """The ranges whose bytes the spool has, written or only read."""
         known = Ranges()
         for start, stop in self.missing:
             known.add(start, stop)
         return tuple(known.gaps(0, self.data.size))
+
+    def size_after(self, size: int) -> int:
+        """Return the size of an object of a size over which it is put."""
+        stop = self.changed[-1][1] if self.changed else 0
+        return self.data.size if stop == END else max(size, min(stop, self.data.size))
+
+    def parts(self, start: int, stop: int) -> Iterator[Part]:
+        """Return its bytes as parts of an object: zeros behind its end."""
+        end = min(max(start, self.data.size), stop)
+        if start < end:
+            yield Piece(self.read, start, end)
+        if end < stop:
+            yield Zeros(stop - end)
 
     def rests_on(self, zmap: ZMap, now: Stat | None) -> bool:
         """Return whether an object is what it was made from. Reads it, if it was sent."""
@@ -94,21 +110,24 @@ class KeptObject(SpoolEntry):
         return now is not None and any(each.is_in(zmap, now) for each in self.sent)
 
     def is_in(self, zmap: ZMap, now: Stat | None, later: Sequence[KeptObject]) -> bool:
-        """Return whether an object has all the bytes that the spool has of it.
+        """Return whether an object has all that was written.
 
         Parameters
         ----------
         later : what was made later and is in it too, the latest first.
         """
-        size = (later[0] if later else self).data.size
-        if now is None or now.size != size or not (later or self.own or not self.missing):
+        if now is None or now.size != _size_after([*later, self], now.size):
+            return False
+        written = [(start, min(stop, self.data.size)) for start, stop in self.changed]
+        written = [(start, stop) for start, stop in written if start < stop]
+        if not (later or written or not self.missing):
             return False
         covered = Ranges()
         for each in later:
-            for start, stop in each.own:
+            for start, stop in each.changed:
                 covered.add(start, stop)
-        own = [gap for start, stop in self.own for gap in covered.gaps(start, min(stop, size))]
-        return _are_same(_reader(zmap, now), self.read, own)
+        left = [gap for start, stop in written for gap in covered.gaps(start, stop)]
+        return _are_same(_reader(zmap, now), self.read, left)
 
     def read(self, start: int, stop: int) -> Buffer:
         """Read some of its bytes. Raises SpoolError, StoreError."""
@@ -135,9 +154,10 @@ def put_together(
 ) -> list[NczfsError | None]:
     """Store what the spool has of one object in place of the version that it was made from.
 
-    The later ones count where several have the same bytes, and the latest one for the size. Where
-    the store has these bytes, they are only made durable. Takes no more memory than a store does to
-    write it in parts.
+    As if they had been written one after the other: the later ones count where the same bytes were
+    written, or the size was set. What a later one has only read of that version undoes nothing.
+    Where the store has these bytes, they are only made durable. Takes no more memory than a store
+    does to write it in parts.
 
     Parameters
     ----------
@@ -188,21 +208,43 @@ def put_together(
 
 
 def _parts(several: Sequence[KeptObject], base: Stat | None) -> list[Part]:
-    """Return the parts of an object: what is kept, the latest first, over a version."""
-    key, size = several[0].key, several[0].data.size
-    known, found = Ranges(), dict[int, Part]()
-    for each in several:
-        for start, stop in each.own:
+    """Return the parts of an object: what was written, the latest first, over a version.
+
+    Parameters
+    ----------
+    base : that version; None: it is gone, and what was read of it stands for it.
+    """
+    key = several[0].key
+    size = _size_after(several, base.size if base is not None else several[0].data.size)
+    known, found = Ranges(), dict[int, list[Part]]()
+
+    def add(each: KeptObject, ranges: Sequence[tuple[int, int]]) -> None:
+        for start, stop in ranges:
             for gap in list(known.gaps(start, min(stop, size))):
-                found[gap[0]] = Piece(each.read, *gap)
+                found[gap[0]] = list(each.parts(*gap))
                 known.add(*gap)
+
+    for each in several:
+        add(each, each.changed)
+    for each in several if base is None else ():
+        add(each, each.there)
     for start, stop in known.gaps(0, size):
         if base is None:
             raise SpoolError(f"{key}: the version with bytes {start} to {stop} is gone")
-        if stop > base.size:
-            raise SpoolError(f"{key}: the version it is based on is shorter than that")
-        found[start] = ByteRange(base, start, stop)
-    return [found[start] for start in sorted(found)] or [b""]
+        end = min(max(start, base.size), stop)
+        found[start] = [ByteRange(base, start, end)] if start < end else []
+        if end < stop:
+            if any(a < stop and end < b for each in several for a, b in each.missing):
+                raise SpoolError(f"{key}: the version it is based on is shorter than that")
+            found[start].append(Zeros(stop - end))
+    return [part for start in sorted(found) for part in found[start]] or [b""]
+
+
+def _size_after(several: Sequence[KeptObject], size: int) -> int:
+    """Return the size of an object of a size over which several are put, the latest first."""
+    for each in reversed(several):
+        size = each.size_after(size)
+    return size
 
 
 def are_equal(zmap: ZMap, one: Stat, other: Stat) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from nczfs.engine.spool.entries import time_of
 from nczfs.engine.spool.records import FileData, Packed, crc_of, packed
 from nczfs.engine.spool.space import KEPT, Spool, Survives
 from nczfs.errors import NczfsError
-from nczfs.model.ranges import Ranges
+from nczfs.model.ranges import END, Ranges
 from nczfs.plaindata import frozen
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class Staged:
     replaces : the token of the version that it replaces.
     base_stop : where that version ends, as far as it is seen.
     there : of which ranges below the file has the bytes itself.
+    changed : what was written. It goes on to `END` where the size was set: from the least one on,
+        nothing is of that version.
     sent : what was sent to the store of it.
     """
 
@@ -57,6 +59,7 @@ class Staged:
     replaces: str
     base_stop: int = 0
     there: Ranges = field(default_factory=Ranges)
+    changed: Ranges = field(default_factory=Ranges)
     sent: list[Sent] = field(default_factory=list)
     kept: KeptFacts | None = None
 
@@ -66,25 +69,38 @@ class Staged:
         key: str,
         replaces: str,
         missing: Iterable[Sequence[int]],
+        changed: Iterable[Sequence[int]] | None,
         attempts: Iterable[Sent] = (),
     ) -> Staged:
         """That of a file of which ranges are those of the version that it replaces.
 
-        Raises TypeError, ValueError : they are no ranges, or not in order.
+        Parameters
+        ----------
+        changed : what was written; None: all that is not missing, and the size.
+
+        Raises
+        ------
+        TypeError, ValueError : they are no ranges, or not in order.
         """
         made = cls(key, replaces, sent=list(attempts))
-        for start, stop in (map(int, each) for each in missing):
-            if not made.base_stop <= start <= stop:
-                raise ValueError(f"{start} to {stop} is no range behind {made.base_stop}")
+        for start, stop in _in_order(missing):
             made.there.add(made.base_stop, start)
             made.base_stop = stop
+        if changed is None:
+            made.changed = made.there.copy()
+            made.changed.add(made.base_stop, END)
+        else:
+            for start, stop in _in_order(changed):
+                made.changed.add(start, stop)
         return made
 
     @classmethod
     def parsed(cls, document: Mapping[str, Any]) -> Staged:
         """Parse a record ``file``. Raises KeyError, TypeError, ValueError."""
         key, replaces = str(document["key"]), str(document["replaces"])
-        made = cls.begun(key, replaces, document["missing"], map(Sent.parsed, document["sent"]))
+        changed = document.get("changed")  # earlier versions of nczfs do not say it
+        attempts = map(Sent.parsed, document["sent"])
+        made = cls.begun(key, replaces, document["missing"], changed, attempts)
         if document["kept"] is not None:
             made.kept = KeptFacts.parsed(document["kept"])
             if made.base_stop > made.kept.size:
@@ -97,9 +113,13 @@ class Staged:
             case "filled":
                 for start, stop in document["ranges"]:
                     self.there.add(int(start), int(stop))
+                for start, stop in document.get("changed", document["ranges"]):
+                    self.changed.add(int(start), int(stop))
             case "cut":
-                self.base_stop = min(self.base_stop, int(document["size"]))
+                size = int(document["size"])
+                self.base_stop = min(self.base_stop, size)
                 self.there.cut(self.base_stop)
+                self.changed.add(size, END)
             case "sending":
                 self.sent.append(Sent.parsed(document["sent"]))
 
@@ -111,6 +131,7 @@ class Staged:
             "key": self.key,
             "replaces": self.replaces,
             "missing": self.missing(self.base_stop),
+            "changed": list(self.changed.within(0, END)),
             "sent": [each.document() for each in self.sent],
             "kept": self.kept and asdict(self.kept),
         }
@@ -137,14 +158,12 @@ class StagedLog:
         self._unsaid: list[dict[str, Any]] = []  # what was done when the disk failed
         self.is_wanted = spool.survives is not Survives.NOTHING
 
-    def begin(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
+    def begin(self, begun: Callable[[], Staged]) -> None:
         """Note that the file's contents are not in the store, unless that is known.
 
         Parameters
         ----------
-        key : of the object that it is to become.
-        replaces : the token of the version that it replaces.
-        missing : ranges of the file that are those of that version.
+        begun : returns what is to be said of it.
 
         Raises
         ------
@@ -154,9 +173,9 @@ class StagedLog:
             self._sync()
             if self._spool.survives is Survives.POWER:
                 self._spool.sync()  # it has a name there
-            self._say(Staged.begun(key, replaces, missing))
+            self._say(begun())
 
-    def renew(self, key: str, replaces: str, missing: Iterable[tuple[int, int]]) -> None:
+    def renew(self, begun: Callable[[], Staged]) -> None:
         """Note what the file is to become from now on, as `begin` does. Never raises.
 
         A full disk leaves room for it where it can, as for `keep`.
@@ -165,15 +184,20 @@ class StagedLog:
             try:
                 if self._unsaid:
                     self._sync()
-                said = Staged.begun(key, replaces, missing)
-                self._spool.pressed(lambda: self._say(said))
+                self._spool.pressed(lambda: self._say(begun()))
             except NczfsError as error:
                 log.warning("%s: the log has what it was to replace before: %s", self._path, error)
 
-    def wrote(self, missed: Iterable[tuple[int, int]]) -> None:
-        """Note a write to the file; `missed` are the ranges of which it had no bytes before."""
-        ranges = list(missed)
-        self._done({"is": "filled", "ranges": ranges} if ranges else None)
+    def filled(self, missed: Sequence[tuple[int, int]], changed: Sequence[tuple[int, int]]) -> None:
+        """Note that bytes came into the file.
+
+        Parameters
+        ----------
+        missed : the ranges of the version that it replaces of which it had no bytes before.
+        changed : what was written, and not before.
+        """
+        said = {"is": "filled", "ranges": missed, "changed": changed}
+        self._done(said if missed or changed else None)
 
     def cut(self, size: int) -> None:
         """Note that the size of the file was set."""
@@ -267,6 +291,15 @@ class StagedLog:
         if self._spool.survives is Survives.POWER:
             with disk(self._path):
                 os.fdatasync(self._fd)
+
+
+def _in_order(ranges: Iterable[Sequence[int]]) -> Iterator[tuple[int, int]]:
+    at = 0
+    for start, stop in (map(int, each) for each in ranges):
+        if not at <= start <= stop:
+            raise ValueError(f"{start} to {stop} is no range behind {at}")
+        yield start, stop
+        at = stop
 
 
 def kept_path(path: Path) -> Path:

@@ -266,9 +266,11 @@ class LiveFile:
         """Return a function that undoes a later `moved`: the object is where it is now."""
         with self.lock:
             key, base, stored, found = self.key, self.base, self._stored, {*self.unanswered.found}
+            written_again = self._staged.way_back() if self._staged is not None else lambda: None
 
         def restore() -> None:
             with self.lock:
+                written_again()
                 self.moved(key, base, stored)
                 self.unanswered.found |= found
 
@@ -325,7 +327,7 @@ class LiveFile:
         with suppress(NczfsError):
             with self.lock:
                 staged = self._stage()
-                if not self.writers or not attempts or staged.missing(0, staged.size):
+                if not (self.writers and attempts and staged.own()):
                     return
                 self.unanswered.add(self.key, attempts)
                 self._changed(staged)
@@ -460,7 +462,7 @@ class LiveFile:
             self._failure = None
             if self._staged is None:
                 return
-            self._staged.rebase(self._store.base_of(base))
+            self._staged.rebase(self._store.base_of(base), is_all=not self.dirty)
             if self.dirty and not self._is_only_emptied:
                 self._staged.note_stored(self.key, self.replaces)
             else:
@@ -468,9 +470,7 @@ class LiveFile:
 
     def _snapshot(self) -> StagedSnapshot | None:
         """Return the current contents; None for nothing. The caller has the lock."""
-        if self._staged is None and self.base is None:
-            return None
-        return self._stage().snapshot()
+        return None if self._staged is None and self.base is None else self._stage().snapshot()
 
     def _stage(self) -> StagedFile:
         if self._staged is None:

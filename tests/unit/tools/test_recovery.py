@@ -592,6 +592,7 @@ def keep_object(
     path.write_bytes(content)
     kept = KeptFacts("no way", time.time(), len(content), google_crc32c.value(content))
     document = Staged(key, replaces, kept=kept).document(path.name) | {"missing": missing}
+    del document["changed"]  # as of an earlier version of nczfs: all that is there was written
     spool.log.append([packed(document)])
     spool.log.hold(path.name, lambda: [packed(document)])
     spool.close()

@@ -128,7 +128,9 @@ def test_where_the_store_can_copy_what_was_not_touched_is_not_fetched(
     assert found == [ByteRange(STAT, 0, 20), b"new", ByteRange(STAT, 23, 200), Zeros(5), b"end"]
     assert source.fetched == []
     newer = Source()
-    staged.rebase(Base(STAT._replace(size=208, version=Version("2")), newer.fetch, 10))
+    staged.rebase(
+        Base(STAT._replace(size=208, version=Version("2")), newer.fetch, 10), is_all=False
+    )
     assert seen(staged, 100, 10) == OLD[100:110]
     assert (newer.fetched, source.fetched) == ([(100, 110)], [])
 

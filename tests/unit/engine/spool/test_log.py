@@ -17,7 +17,9 @@ from nczfs.engine.spool.contents import LogContents, logs_in
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import free, packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
+from nczfs.engine.spool.staged import Staged
 from nczfs.errors import NczfsError, NoSpace, Unavailable
+from nczfs.model.ranges import END
 from nczfs.tools import recovery
 from nczfs.vfs.staging import Base, StagedFile, stage
 from nczfs.zmap.base import ABSENT, Stat, Version
@@ -190,6 +192,22 @@ def test_what_another_version_has_written_is_refused_and_left_alone(tmp_path: Pa
     assert all("another version of nczfs has written it" in each.problem for each in found)
     assert len(recovery.left_of(tmp_path / "spool", URL)) == 4
     assert sorted((tmp_path / "spool").rglob("*")) == before
+
+
+def test_of_what_does_not_say_what_was_written_all_that_is_there_was_written() -> None:
+    """An earlier version of nczfs has said it."""
+    said = {
+        "key": "key",
+        "replaces": "v1",
+        "missing": [[10, 20], [30, 40]],
+        "sent": [],
+        "kept": None,
+    }
+    staged = Staged.parsed(said)
+    staged.take({"is": "filled", "ranges": [[12, 14]]})
+    assert [*staged.changed.within(0, END)] == [(0, 10), (12, 14), (20, 30), (40, END)]
+    with pytest.raises(ValueError, match="3 to 2 is no range"):
+        Staged.parsed({**said, "changed": [[3, 2]]})
 
 
 def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:

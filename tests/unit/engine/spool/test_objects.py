@@ -10,7 +10,9 @@ import pytest
 
 from nczfs.engine.spool.objects import KeptObject, put_together
 from nczfs.engine.spool.records import FileData
+from nczfs.engine.spool.staged import Staged
 from nczfs.errors import SpoolError
+from nczfs.model.ranges import END
 from nczfs.zmap.base import ABSENT, Features, Stat, Version
 from nczfs.zmap.keys import ROOT, Key
 from nczfs.zmap.memory import MemoryZMap
@@ -23,7 +25,10 @@ def kept(
     replaces: Version,
     data: bytes = b"new",
     missing: tuple[tuple[int, int], ...] = (),
+    changed: tuple[tuple[int, int], ...] | None = None,
 ) -> KeptObject:
+    """An object in the spool; of an entry that does not say it, all that is there was written."""
+    staged = Staged.begun(KEY, replaces, missing, changed)
     path = directory / f"{len(list(directory.iterdir()))}-a.kept"
     path.write_bytes(data)
     return KeptObject(
@@ -35,6 +40,7 @@ def kept(
         data=FileData(path, 0, len(data), google_crc32c.value(data)),
         replaces=replaces,
         missing=missing,
+        changed=tuple(staged.changed.within(0, END)),
         sent=(),
     )
 
