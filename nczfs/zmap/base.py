@@ -196,6 +196,8 @@ class Features:
     lists_all : the results of `list` and `search` are complete; those of web servers may not be.
     markers : a directory can exist without keys: `ZMap.mark`.
     dates_objects : the `mtime_ns` of a `Stat` is that of the object, not that of an archive.
+    time_resolution_ns : how much later than its `Stat.stored_ns` says an object may have been
+        stored, at most: times of HTTP and S3 are cut to seconds.
     lists_sizes : `search` and `list` omit nothing, and need no request for the size of each object.
     gathers_writes : only `flush` shows others the writes since the last one, all of them together.
     exchanges : what can be replaced in one step: `ZMap.aside`.
@@ -217,6 +219,7 @@ class Features:
     name_bytes_max: int | None = None
     lists_all: bool = True
     dates_objects: bool = True
+    time_resolution_ns: int = 1_000_000_000
     gathers_writes: bool = False
     exchanges: Exchanges = Exchanges.NOTHING
 
@@ -308,9 +311,7 @@ class ZMap(Exchanging, ABC):
 
         The default reads and writes it. A store whose server can copy lets it do so.
 
-        Raises
-        ------
-        NoSuchObject : the object is gone; and as `write`.
+        Raises NoSuchObject: the object is gone; and as `write`.
         """
         blob = origin.read(key, 0, RANGE_STEP_BYTES)
         size = blob.object_size
@@ -344,10 +345,7 @@ class ZMap(Exchanging, ABC):
 
         Without `Features.keeps_times` nothing happens.
 
-        Raises
-        ------
-        NoSuchObject, Conflict : as `copy`, of an object onto itself.
-        ObjectTooLarge : the store cannot do that with an object of this size.
+        Raises as `copy`, of an object onto itself, and ObjectTooLarge: it is too large for that.
         """
         del mtime_ns
         return stat.version

@@ -36,7 +36,7 @@ class MemoryZMap(ZMap):
 
     @property
     def features(self) -> Features:
-        return Features(exchanges=Exchanges.ALL)
+        return Features(exchanges=Exchanges.ALL, time_resolution_ns=1)
 
     def read(
         self, key: Key, start: int = 0, stop: int | None = None, *, version: Version | None = None

@@ -143,7 +143,9 @@ def _put(
 
 
 def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
-    """Return whether an object is not newer than what was written. Reads it, if it was sent.
+    """Return whether an object is surely not newer than what was written.
+
+    Reads it, if it was sent.
 
     Parameters
     ----------
@@ -153,7 +155,8 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
         return not basis.versions or ABSENT in basis.versions
     if stat.version in basis.versions:
         return True
-    if stat.stored_ns is not None and stat.stored_ns < basis.written_ns:
+    resolution_ns = zmap.features.time_resolution_ns
+    if stat.stored_ns is not None and stat.stored_ns + resolution_ns <= basis.written_ns:
         return True
     return any(each.is_in(zmap, stat) for each in basis.sent)
 
@@ -207,7 +210,7 @@ def _newer(
     place = ", ".join(str(at + start) for at, start in zip(first, origin, strict=True))
     if stat is None:
         since = "another client has removed the chunk since"
-    elif stat.stored_ns is None:
+    elif stat.stored_ns is None or stat.stored_ns < written.basis.written_ns:
         since = "another client may have stored the chunk since"
     else:
         since = f"the chunk was stored since, at {time_text(stat.stored_ns)}"

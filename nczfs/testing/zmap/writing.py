@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -40,6 +41,14 @@ class WritingTests(WritableStoreTests):
         version = zmap.write(K, DATA)
         assert zmap.read(K).version == version
         assert zmap.stat(K).version == version
+
+    def test_no_object_is_newer_than_its_time_and_the_resolution_say(self, zmap: ZMap) -> None:
+        before_ns = time.time_ns()
+        zmap.write(K, DATA)
+        zmap.flush()
+        for stat in (zmap.stat(K), *zmap.list(ROOT)):
+            if stat.stored_ns is not None:
+                assert stat.stored_ns + zmap.features.time_resolution_ns > before_ns
 
     def test_a_key_that_is_no_text_is_kept_or_refused_as_the_store_says(self, zmap: ZMap) -> None:
         key = parse_key("dir/\udcff\udcfe")

@@ -93,6 +93,7 @@ class DirectoryZMap(ZMap, Securing):
                 conditional_writes=locks,
                 case_sensitive=case_sensitive is not False,
                 name_bytes_max=name_bytes_max,
+                time_resolution_ns=1,  # of what nczfs stores; others get the kernel's tick, some ms
                 exchanges=Exchanges.PREFIXES if locks and can_exchange() else Exchanges.NOTHING,
             )
         except OSError as error:
