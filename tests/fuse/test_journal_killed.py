@@ -116,6 +116,7 @@ def test_what_write_returned_for_is_there_after_a_kill(
     writers = (lines, numbers, in_shards)
     moments = random.Random(trials)
     for trial in range(trials):
+        place.wait_until_older()
         with served(command, mountpoint=mountpoint, exit_codes=None) as mount:
             for writer in writers:
                 writer.error = None

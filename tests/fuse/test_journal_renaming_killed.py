@@ -93,6 +93,7 @@ def test_what_write_returned_for_follows_a_rename_that_was_killed(
         for number in range(OTHERS):
             Path(mountpoint, "objects", DIRECTORIES[0], str(number)).write_text(str(number))
     for trial in range(trials):
+        place.wait_until_older()
         (name,), (above,) = variable.names, directory.names
         numbers.path = mountpoint / "datasets" / DATASET / name / "values.raw"
         lines.path = mountpoint / "objects" / above / "log"

@@ -45,6 +45,7 @@ def place(faults: Faults) -> Place:
         root.create_dimension("x", 100)
         root.create_variable("r", ("t",), "<f8", VALUES[:2], chunks=(8,))
         root.create_variable("v", ("x",), "<f8", VALUES, attributes={"units": "K"})
+    place.wait_until_older()
     return place
 
 

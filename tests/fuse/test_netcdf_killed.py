@@ -173,6 +173,7 @@ def test_an_edit_of_a_netcdf_file_survives_a_kill_after_its_close(
     options = ["--spool-dir", str(spool), "--record-dim", RECORD_DIMENSION]
     moments = random.Random(trials)
     for trial in range(trials):
+        place.wait_until_older()
         has_journal = trial % 2 == 0
         journal = ["-o", "journal"] if has_journal else []
         with (

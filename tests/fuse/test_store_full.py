@@ -89,6 +89,7 @@ def test_what_is_refused_until_the_end_is_recovered(refusing: Refusing, tmp_path
     """SEMANTICS O17, W20."""
     place, spool = refusing.place, tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     with store_served(place.url, "--spool-dir", str(spool), expect=TOLD) as mount:
         raw, file = mount.path / "datasets" / DATASET / "v/values.raw", mount.path / "objects/file"
         file.write_bytes(OLD)

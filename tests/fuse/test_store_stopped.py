@@ -48,6 +48,7 @@ def test_a_server_that_comes_back_gets_all_that_was_written(
     """SEMANTICS A1, A6, O17, W1, W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "200ms"]
     with store_served(place.url, *options, expect=TOLD) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
@@ -96,6 +97,7 @@ def test_who_waits_during_an_outage_reads_why_and_when_the_next_attempt_is(
     """SEMANTICS W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     with store_served(place.url, *options, expect=TOLD) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
@@ -117,6 +119,7 @@ def test_a_rewrite_during_an_outage_is_kept_as_a_whole(relay: Relay, tmp_path: P
     """SEMANTICS W1, W5, W20."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     options += ["--flush-timeout", "5s"]
     with store_served(place.url, *options, expect=f"{TOLD}|everything was stored") as mount:
@@ -141,6 +144,7 @@ def test_what_is_not_stored_is_saved_soon_after_the_mount_is_told_to_end(
     """SEMANTICS W20. Whoever ends a service kills it when that takes too long."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--flush-age", "1h", "--flush-timeout", "1h"]
     command = mounting_of(place.url, *options)
     with served(command, exit_codes=None) as mount:
@@ -166,6 +170,7 @@ def test_the_end_of_a_mount_says_what_a_frozen_store_keeps_it_waiting_for(
 ) -> None:
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
+    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     command = mounting_of(place.url, *options, "--flush-timeout", "8s")
     with served(command, exit_codes=None) as mount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,6 +72,17 @@ class Place:
             for dimension, size in zip(dimensions, values.shape, strict=True):
                 root.create_dimension(dimension, size)
             root.create_variable("v", dimensions, data=values, chunks=chunks, shards=shards)
+
+    def wait_until_older(self) -> None:
+        """Wait until what is stored is older than what is written from now on, as its times say.
+
+        `nczfs recover` puts nothing over what may be newer, and the times of S3 are whole seconds.
+        """
+        zmap = open_store(self.url)
+        try:
+            time.sleep(zmap.features.time_resolution_ns / 1e9)
+        finally:
+            zmap.close()
 
     def leases(self, dataset: str) -> list[str]:
         """What contenders for the lease of a dataset have left there."""

@@ -16,7 +16,7 @@ from nczfs.cli.main import main
 from nczfs.cli.status import Waiting, status_lines, waiting_text
 from nczfs.fuse import mounting
 from nczfs.fuse.mounting import MountError
-from nczfs.vfs.ending import EndNote
+from nczfs.vfs.ending import Ending, EndNote
 from nczfs.vfs.unsaved import unsaved_text
 
 STATUS: dict[str, Any] = {
@@ -321,7 +321,7 @@ def test_a_daemon_that_ends_before_it_is_waited_for_is_called_dead(
         raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
 
     monkeypatch.setattr(os, "pidfd_open", end)
-    assert umount.unmount(str(path)) == umount.Ending()
+    assert umount.unmount(str(path)) == Ending()
     assert ended == [(str(path), True)]
 
 

@@ -366,7 +366,7 @@ def test_without_a_thread_chunks_are_dropped_until_there_is_one_again(tmp_path: 
         refused.append(task)
         raise RuntimeError("can't start new thread")
 
-    submit = [refuse]
+    submit: list[Callable[[Callable[[], None]], None]] = [refuse]
     tier = SpillTier(lambda task: submit[0](task), 2 * NBYTES, str(tmp_path), 1 << 30)
     reader = Reader(tier)
     keeping = Keeping(reader.cache.limit_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nczfs.library.api import Dataset
+from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from tests.support.counted import CountedStore
 from tests.support.killed import Kept
@@ -55,7 +55,7 @@ def stored(store: CountedStore) -> list[int]:
         return found
 
 
-def client(store: CountedStore, opened: ExitStack) -> Dataset:
+def client(store: CountedStore, opened: ExitStack) -> OpenDataset:
     """One that has seen ``v`` as it is now."""
     root = opened.enter_context(open_zmap(Kept(store), "r+"))
     assert root.variables["v"].shape == (6,)
