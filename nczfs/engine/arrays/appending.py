@@ -6,6 +6,7 @@ Another client may append to the same array at the same time: who claims a place
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from nczfs.errors import Conflict, NczfsError, NoSuchNode, StructureChanged
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Variable
 from nczfs.zmap.keys import join
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
@@ -115,13 +118,25 @@ class Appends:
                     rows = self._rows[path] = _Rows(array, grow, length, length)
                     array.held_from = array.appended_from = length
                 if not rows.is_unsettled and rows.stop == length:
-                    start, stop = length, length + len(values)
-                    grow(stop)
-                    longer = self._array(path)
-                    longer.hold(_box(longer, start, stop), longer.storable(values))
-                    rows.stop = stop
-                    return start
+                    self._hold(self._array(path), values, length, grow)
+                    rows.stop = length + len(values)
+                    return length
             self.claim_for(path)  # another client has extended it, or they are half moved
+
+    @staticmethod
+    def _hold(array: Array, values: Values, start: int, grow: Callable[[int], None]) -> None:
+        """Put records behind the end of an array, which then grows; after an error, neither."""
+        longer = array.lengthened(start + len(values))
+        box = _box(longer, start, start + len(values))
+        try:
+            longer.hold(box, longer.storable(values))
+            grow(start + len(values))
+        except BaseException:
+            try:
+                array.retract(box)
+            except NczfsError as error:  # they are beyond the end, and the next ones replace them
+                log.warning("%s: records that failed are kept: %s", array.stored.prefix, error)
+            raise
 
     def claim_for(self, path: str) -> None:
         """Claim a place for all records that were appended to a variable.

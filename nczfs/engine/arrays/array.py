@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import starmap
 from math import prod
 
@@ -22,7 +23,7 @@ from nczfs.engine.chunks.chunkaccess import WHOLE, ChunkAccess
 from nczfs.engine.chunks.keeping import Keeping
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.pools import UnderWay
-from nczfs.errors import CodecError, MissingChunk, NczfsError
+from nczfs.errors import CodecError, MissingChunk, NczfsError, UsageError
 from nczfs.model.boxes import Box, boxes_of_run
 from nczfs.model.grid import ChunkIndex, RegularGrid
 from nczfs.model.hierarchy import ArrayDescription
@@ -74,8 +75,22 @@ class Array:
         chunks = self._chunks.resized(description)
         return Array(chunks, self._options, far=self.far, rounding=self._rounding)
 
+    def lengthened(self, length: int) -> Array:
+        """Return the same array with records behind its end, which are written before it grows.
+
+        Raises
+        ------
+        NotWritable : its values cannot be written. UsageError : it cannot be so long.
+        """
+        self.writer()
+        end = self.description.units.cuts[0].stop
+        if end is not None and length > end:
+            raise UsageError(f"{self.stored.prefix}: its chunks are listed, and end at {end}")
+        shape = (length, *self.description.shape[1:])
+        return self.permitted().resized(replace(self.description, shape=shape))
+
     def permitted(self) -> Array:
-        """Return the same array for making it shorter: its ends are not heeded.
+        """Return the same array for making it shorter or longer: its ends are not heeded.
 
         It can be written although programs only read it, since it changes with its primary.
         """

@@ -282,7 +282,7 @@ class ArrayChunks:
 
     def retract(self, part: ChunkPart) -> None:
         """See `WriteBack.retract`."""
-        self._writeback.retract((self.stored, part.chunk), part.source)
+        self._writeback.retract((self.stored, part.chunk), self.writer(), part.source)
 
     def settle(self) -> None:
         """Wait as `WriteBack.settle` does."""

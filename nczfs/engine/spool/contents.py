@@ -79,6 +79,8 @@ class Logged:
     def retract(self, record: Record) -> None:
         """Void elements. Raises KeyError, TypeError, ValueError: they are not of this chunk."""
         self.pieces.append(RetractedPart(self._box(record)))
+        if "shape" in record.document:  # the array does not grow for them
+            self.details = replace(self.details, shape=_numbers(record.document["shape"]))
 
     def _box(self, record: Record) -> Box:
         """Return the elements of a record, which are counted from the first one of the chunk."""

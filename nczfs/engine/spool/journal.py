@@ -117,13 +117,15 @@ class Journal:
 
         Parameters
         ----------
+        io : of the array as long as it is without them.
         box : which elements, counted from the first one of the chunk.
         """
         with self.log.lock:
             unit = io.unit(index)
             if index in self._dirty.get((io.prefix, unit), ()):
                 at = {"key": io.prefix, "index": index, "start": box.start, "stop": box.stop}
-                self.log.note({"is": "retracted", **at}, _basis(io, unit, basis))
+                shape = io.array.shape
+                self.log.note({"is": "retracted", **at, "shape": shape}, _basis(io, unit, basis))
 
     def grown(
         self, prefix: Prefix, array: ArrayDescription, is_pending: Callable[[], bool]

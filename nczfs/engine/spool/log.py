@@ -6,6 +6,7 @@ It is a sequence of files, ``log.N``, of records:
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
 * ``basis``: what the chunks of a unit are based on, as in `Basis`; the last one counts.
 * ``wrote``: the elements of a box of a chunk; the first one has the time.
+* ``retracted``: the elements of a box of a chunk are void; the shape of the array without them.
 * ``stored``: what stands before it of a chunk is in the store, or will never be.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
 * ``renaming``: what is at or below a prefix is being renamed; as long as nothing else is said of

@@ -362,25 +362,9 @@ class Editor:
             self._dataset.edits.add(path, DeleteAttribute(name, array=array))
 
     def grow(self, variable: Variable, shape: Sequence[int]) -> None:
-        """Extend the unlimited dimensions of a variable to a shape."""
+        """Extend the unlimited dimensions of a variable to a shape; after an error, none."""
         with self._names.changing(lambda: variable.path):
-            node = self._dataset.node(variable.path)
-            known = node.dimensions if isinstance(node, Variable) else ()
-            for dimension, size in zip(known, shape, strict=True):
-                if size > dimension.size:
-                    if not dimension.unlimited:
-                        raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
-                    self.resize(dimension, size, grows=True)
-            self._note_growth(variable)
-
-    def _note_growth(self, variable: Variable) -> None:
-        """Put a length that is not stored yet into the journal."""
-        journal, edits, copy = self._dataset.engine.journal, self._dataset.edits, self._dataset.copy
-        if journal is not None and edits.pending():
-            node = self._dataset.node(variable.path)
-            assert isinstance(node, Variable)
-            prefix = self._dataset.prefix(variable.path)
-            journal.grown(prefix, node.array, lambda: bool(edits.pending()) or copy.is_owed)
+            resizing.grow(self._dataset, variable, shape)
 
     def resize(self, dimension: Dimension, size: int, *, grows: bool = False) -> None:
         """Change the length of a dimension, and of every variable that has it.
@@ -391,8 +375,6 @@ class Editor:
         ----------
         grows : the length is a minimum, in case another client extends the dimension, too.
         """
-        if not 0 <= size <= LENGTH_MAX:
-            raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
         with self._names.changing(lambda: dimension.group) if grows else self._names.held(""):
             resizing.resize(self._dataset, dimension, size, grows=grows)
 

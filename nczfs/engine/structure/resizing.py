@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,17 +16,17 @@ from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import NodeChange, Resize, ResizeDimension
 from nczfs.engine.structure.dependents import shorter_with
 from nczfs.errors import NotWritable, UsageError
+from nczfs.formats.limits import LENGTH_MAX
 from nczfs.formats.rewriting import check_described_once, is_described_once
 from nczfs.model.boxes import Box
 from nczfs.model.hierarchy import Dimension, Variable
 
+_Users: TypeAlias = "list[tuple[Variable, int]]"
+
 
 def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) -> None:
     """Change the length of a dimension; see `Editor.resize`. The caller has `Edits.names`."""
-    users = list(_users(dataset, dimension))
-    for variable, axis in users:
-        _check_reach(variable, axis, size)
-    _check_documents(dataset, dimension, [variable for variable, _ in users], grows=grows)
+    users = _checked_users(dataset, dimension, size, grows=grows)
     # What grows is longer where another client has appended to it meanwhile.
     shrunk = [(v, a) for v, a in users if not grows and size < v.array.shape[a]]
     shrunk += [(d, a) for v, a in shrunk for d in shorter_with(dataset, v.path, a, size)]
@@ -39,18 +40,63 @@ def resize(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) ->
             _delete_beyond(dataset, variable, axis, size)
         for variable, axis in shrunk:
             _blank(dataset, variable, axis, size)
-        edits = dataset.edits
-        changes: list[tuple[str, NodeChange]] = [
-            (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
-            for v, axis in users
-        ]
-        if dataset.format.declares:
-            changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
-        edits.add_together(changes)
-        if not dataset.format.declares:
-            edits.declare(replace(dimension, size=size))
+        _add(dataset, dimension, size, users, grows=grows)
     if shrunk:
         dataset.store()
+
+
+def grow(dataset: Dataset, variable: Variable, shape: Sequence[int]) -> None:
+    """Extend dimensions of a variable; see `Editor.grow`. The caller has `Edits.names`."""
+    node, edits, copy = dataset.node(variable.path), dataset.edits, dataset.copy
+    assert isinstance(node, Variable)
+    grown: list[tuple[Dimension, int, _Users]] = []
+    for dimension, size in zip(node.dimensions, shape, strict=True):
+        if size > dimension.size:
+            if not dimension.unlimited:
+                raise NotWritable(f"/{variable.path}: {dimension.name} is not unlimited")
+            users = _checked_users(dataset, dimension, size, grows=True)
+            grown.append((dimension, size, users))
+    is_adding = True
+    if dataset.engine.journal is not None and (grown or edits.pending()):
+        # First, because its disk may be full.
+        longer = replace(node.array, shape=tuple(map(max, node.array.shape, shape)))
+        dataset.engine.journal.grown(
+            dataset.prefix(variable.path),
+            longer,
+            lambda: is_adding or bool(edits.pending()) or copy.is_owed,
+        )
+    for dimension, size, users in grown:
+        _add(dataset, dimension, size, users, grows=True)
+    is_adding = False
+
+
+def _checked_users(dataset: Dataset, dimension: Dimension, size: int, *, grows: bool) -> _Users:
+    """Return the variables that have a dimension, and its position in each, if it can be so long.
+
+    Raises
+    ------
+    UsageError, NotWritable, MetadataError, StoreError.
+    """
+    if not 0 <= size <= LENGTH_MAX:
+        raise UsageError(f"dimension {dimension.name!r}: {size} is not a length")
+    users = list(_users(dataset, dimension))
+    for variable, axis in users:
+        _check_reach(variable, axis, size)
+    _check_documents(dataset, dimension, [variable for variable, _ in users], grows=grows)
+    return users
+
+
+def _add(dataset: Dataset, dimension: Dimension, size: int, users: _Users, *, grows: bool) -> None:
+    """Give a dimension, and the variables that have it, a new length, which is not stored yet."""
+    changes: list[tuple[str, NodeChange]] = [
+        (v.path, Resize(axis, size, grows, dataset.written(v) if grows else None))
+        for v, axis in users
+    ]
+    if dataset.format.declares:
+        changes.append((dimension.group, ResizeDimension(dimension.name, size, grows)))
+    dataset.edits.add_together(changes)
+    if not dataset.format.declares:
+        dataset.edits.declare(replace(dimension, size=size))
 
 
 def unstored(dataset: Dataset, variable: Variable) -> Iterator[NodeChange]:

@@ -261,12 +261,16 @@ class DirtyMap:
                         self._remove(chunk_id, chunk)
             return chunk
 
-    def retract(self, chunk_id: ChunkId, box: Box) -> DirtyChunk | None:
+    def retract(self, chunk_id: ChunkId, io: ChunkStore, box: Box) -> DirtyChunk | None:
         """Take elements out of a chunk that is not on its way to the store.
+
+        Parameters
+        ----------
+        io : of the array, which may be shorter than it was when they were written.
 
         Returns
         -------
-        the chunk as it was.
+        the chunk as it was; None: none of them was written.
 
         Raises
         ------
@@ -279,7 +283,10 @@ class DirtyMap:
                 return None
             chunk_id[0].check()
             with chunk.lock:
+                if not chunk.written.meets(box):
+                    return None
                 left = chunk.without(box)
+                chunk.unit.io = io
                 if left is None:
                     self._remove(chunk_id, chunk)
                 else:

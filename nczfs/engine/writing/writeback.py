@@ -244,10 +244,10 @@ class WriteBack:
             raise Unavailable("a record that was appended is not in memory any more")
         return chunk.copy_of(box)
 
-    def retract(self, chunk_id: ChunkId, box: Box) -> None:
+    def retract(self, chunk_id: ChunkId, io: ChunkStore, box: Box) -> None:
         """Take back that elements were written. Raises Unavailable."""
         self._dirty.wait_until_landed(self._dirty.units([chunk_id]))
-        chunk = self._dirty.retract(chunk_id, box)
+        chunk = self._dirty.retract(chunk_id, io, box)
         if chunk is not None:
             left = self.find(chunk_id)
             if left is not None and chunk.saved is not None and self._journal is not None:

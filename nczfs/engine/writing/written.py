@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nczfs.buffers import Values
-from nczfs.model.boxes import Box, joined
+from nczfs.model.boxes import Box, common, joined
 
 BOXES_MAX = 32
 
@@ -81,6 +81,13 @@ class WrittenMask:
             if sum(known.size for known in self._boxes) < box.size:
                 return False
         return bool(self._as_flags()[box.slices()].all())
+
+    def meets(self, box: Box) -> bool:
+        """Return whether any element of a box was written."""
+        self.load()
+        if self._flags is not None:
+            return bool(self._flags[box.slices()].any())
+        return any(common(known, box).size for known in self._boxes)
 
     def flags(self) -> Values:
         """Return a new array that says for each element whether it was written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import partial
 from math import prod
 
@@ -13,7 +14,7 @@ from nczfs.codecs.fillelement import fill_element
 from nczfs.engine.arrays.array import Array
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset
-from nczfs.errors import BadArgument, UsageError
+from nczfs.errors import BadArgument, NczfsError, UsageError
 from nczfs.library.editing import Editing
 from nczfs.model.hierarchy import Variable
 from nczfs.views.elements import ArrayElements
@@ -173,7 +174,8 @@ class Growing:
         if length > variable.array.shape[0]:
             shape = (length, *variable.array.shape[1:])
             self._editing.editor(self._dataset).grow(variable, shape)
-            self._latest_at(path)
+            with suppress(NczfsError):  # it is longer all the same
+                self._latest_at(path)
 
     def _overtaken(self) -> Layout:
         """Write held bytes over a record that was added meanwhile. Returns the present layout."""

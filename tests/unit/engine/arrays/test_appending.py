@@ -19,6 +19,7 @@ from nczfs.engine.metadata.claims import NOTE, with_claim, without_covered
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, Tally
 from nczfs.engine.process import ProcessIdentity, current_process
+from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.log import Log
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.engine.structure.editor import Editor
@@ -92,6 +93,9 @@ class Client:
         self._editor.grow(self._variable(name), (at + 1, WIDTH))
         array = self.dataset.array(self._variable(name))
         array.write_run(at * WIDTH, np.full(WIDTH, number, "<i4"))
+
+    def shorten(self, length: int) -> None:
+        self._editor.resize(self._variable("r").dimensions[0], length)
 
     def shown(self, name: str = "r") -> list[int]:
         array = self.dataset.array(self._variable(name))
@@ -365,10 +369,10 @@ def test_killed_while_records_are_moved_the_journal_has_what_shares_a_chunk_with
         note(log, *documents)
         kill()
 
-    def retracting(dirty: DirtyMap, chunk_id: Any, box: Box) -> DirtyChunk | None:
+    def retracting(dirty: DirtyMap, chunk_id: Any, io: Any, box: Box) -> DirtyChunk | None:
         with monkeypatch.context() as patch:
             patch.setattr(Log, "note", noting)
-            found = retract(dirty, chunk_id, box)
+            found = retract(dirty, chunk_id, io, box)
         kill()
         return found
 
@@ -568,6 +572,139 @@ def test_records_that_are_put_back_and_those_that_are_appended_meanwhile_have_pl
     refused = recover(left, Faulty(store, before_call=append))
     if next(writes) > write:
         assert stored(store) == ([0, 0, 11] if refused else [0, 0, 5, 6, 11])
+
+
+@pytest.fixture(params=[Survives.NOTHING, Survives.KILL])
+def failing(
+    request: pytest.FixtureRequest, store: MemoryZMap, tmp_path: Path
+) -> Iterator[tuple[Client, Path]]:
+    """A client with a spool, and where that is."""
+    spool = Spool(tmp_path / "spool", "memory://store", survives=request.param)
+    one = Client(store, spool)
+    yield one, tmp_path / "spool"
+    one.engine.close()
+    spool.close()
+
+
+def failed_append(client: Client, at: int, *, is_written: bool) -> bool:
+    """Append a record of which one write fails, before or after it. Returns whether it failed."""
+    write, calls = WriteBack.write, iter(range(100))
+
+    def fail(*arguments: Any) -> None:
+        is_last = next(calls) == at
+        if is_written or not is_last:
+            write(*arguments)
+        if is_last:
+            raise NoSpace("the disk is full")
+
+    with mock.patch.object(WriteBack, "write", fail):
+        try:
+            client.append(99)
+        except NoSpace:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_record_that_failed_leaves_nothing_and_the_next_one_takes_its_place(
+    store: MemoryZMap, failing: tuple[Client, Path], tmp_path: Path, *, at: int, is_written: bool
+) -> None:
+    """SEMANTICS W34: whichever of its chunks fails."""
+    one, spool = failing
+    wanted = [0, 0]
+    for number in range(1, 4):  # alone in its chunk, and together with others
+        assert failed_append(one, at, is_written=is_written)
+        assert one.shown() == wanted
+        assert one.append(number) == len(wanted)
+        wanted.append(number)
+    assert failed_append(one, at, is_written=is_written)
+    if one.engine.journal is not None:
+        left, copy = left_by(spool, tmp_path / "killed"), copied(store)
+        assert recover(left, copy) == []
+        assert stored(copy) == wanted
+    one.dataset.store()
+    assert stored(store) == one.shown() == wanted
+    assert shape_document(store)["shape"] == [5, WIDTH]
+    assert failed_append(one, at, is_written=is_written)
+    one.dataset.store()
+    assert stored(store) == wanted
+    assert not one.dataset.has_unsaved()
+
+
+def test_a_record_that_failed_leaves_nothing_between_those_of_other_clients(
+    store: MemoryZMap, failing: tuple[Client, Path], clients: tuple[Client, Client]
+) -> None:
+    one, other = failing[0], clients[1]
+    one.append(1)
+    assert failed_append(one, 1, is_written=False)
+    other.append(11, 12)
+    other.dataset.store()
+    assert failed_append(one, 1, is_written=True)
+    one.append(2)
+    one.dataset.store()
+    assert failed_append(one, 0, is_written=True)
+    other.append(13)
+    other.dataset.store()
+    one.dataset.store()
+    assert stored(store) == one.shown() == [0, 0, 11, 12, 1, 2, 13]
+
+
+def test_a_record_that_failed_leaves_the_other_variables_of_its_dimension_as_they_are(
+    store: MemoryZMap, failing: tuple[Client, Path]
+) -> None:
+    one, _ = failing
+    one.append(5, 6, name="s")
+    assert failed_append(one, 1, is_written=True)
+    one.dataset.store()
+    assert stored(store) == [0, 0, -1, -1]
+    assert stored(store, "s") == [-1, -1, 5, 6]
+
+
+def test_a_journal_without_room_for_the_length_gets_no_record(
+    store: MemoryZMap, journaling: Client, tmp_path: Path
+) -> None:
+    assert journaling.append(1) == 2
+    with mock.patch.object(Journal, "grown", side_effect=NoSpace("the disk is full")):
+        with pytest.raises(NoSpace):
+            journaling.append(2)
+        with pytest.raises(NoSpace):
+            journaling.append(2, name="s")
+    left, copy = left_by(tmp_path / "spool", tmp_path / "killed"), copied(store)
+    assert recover(left, copy) == []
+    assert stored(copy) == journaling.shown() == [0, 0, 1]
+    assert journaling.append(3) == 3
+    journaling.dataset.store()
+    assert stored(store) == [0, 0, 1, 3]
+
+
+def test_records_are_appended_until_the_spool_is_full(store: MemoryZMap, tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "memory://store", 4000, survives=Survives.KILL)
+    one, acknowledged = Client(store, spool), [0, 0]
+    for number in range(1, 13):
+        with suppress(NoSpace):
+            one.append(number)
+            acknowledged.append(number)
+    one.dataset.store()
+    assert stored(store) == acknowledged
+    assert 2 < len(acknowledged) < 14
+    one.append(20)
+    one.dataset.store()
+    assert stored(store) == [*acknowledged, 20]
+    one.engine.close()
+    spool.close()
+
+
+def test_after_it_was_made_shorter_records_are_appended_behind_its_end(
+    store: MemoryZMap, clients: tuple[Client, Client]
+) -> None:
+    one, _ = clients
+    one.append(1, 2, 3)
+    one.dataset.store()
+    one.shorten(3)
+    assert one.append(4) == 3
+    one.dataset.store()
+    assert stored(store) == one.shown() == [0, 0, 1, 4]
 
 
 ZARR2 = FORMATS.named("zarr2", FormatOptions())

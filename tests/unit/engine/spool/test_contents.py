@@ -118,6 +118,8 @@ def test_what_was_retracted_does_not_count(directory: Path) -> None:
     assert kept(contents)["g/v"].flags().tolist() == [False, False, True, False]
     contents = read(directory, NAMED, WROTE, retracted, again)
     assert kept(contents)["g/v"].flags().tolist() == [True, False, True, False]
+    shorter = read(directory, NAMED, WROTE, {**retracted, "shape": [7]})
+    assert kept(shorter)["g/v"].details.shape == (7,)
     nonsense = {**retracted, "stop": [5]}
     said(directory, 1, HEADING, NAMED, WROTE, nonsense)
     assert "is not in a chunk of (4,)" in LogContents(logs_in(directory)).problem

@@ -78,7 +78,7 @@ def test_of_an_array_that_is_gone_nothing_is_taken_out(mount: Mount) -> None:
     mount.write(0, 1, 2)
     mount.v.stored.end("another client has removed it")
     with pytest.raises(StructureChanged):
-        dirty.retract(here, Box((0,), (1,)))
+        dirty.retract(here, mount.v.writer(), Box((0,), (1,)))
     chunk = dirty.chunks[here]
     assert chunk.copy_of(Box((0,), (2,))).tolist() == [1, 2]
     dirty.drop(here)
