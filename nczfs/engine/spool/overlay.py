@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -118,10 +118,13 @@ def _put(
     for each in several:
         if may[each.basis]:
             covered[each.index] = covered.get(each.index, np.False_) | each.flags
-    read = {w.index for w in several if not may[w.basis]}
+    unsure = {w.index for w in several if not may[w.basis]}
     # Elements beyond the ends, too: others may have stored them, and not yet the length.
-    read |= {index for index, flags in covered.items() if not flags.all()}
+    read = unsure | {index for index, flags in covered.items() if not flags.all()}
     found = _read(io, unit, read, stat)
+    for index in covered.keys() - unsure:
+        if isinstance(found.get(index), CodecError) and covered[index][_inside(io, index)].all():
+            del found[index]  # it is replaced: nobody can read the rest
     problems: list[Problem] = []
     stored: dict[ChunkIndex, Values] = {}
     for number, each in enumerate(several):
@@ -165,9 +168,15 @@ def _version(stat: Stat | None) -> Version:
     return stat.version if stat is not None else ABSENT
 
 
+def _inside(io: ChunkStore, index: ChunkIndex) -> tuple[slice, ...]:
+    """Return which elements of a chunk lie in the array."""
+    grid = io.array.grid
+    return grid.box(index).relative_to(grid.origin(index)).slices()
+
+
 def _read(
     io: ChunkStore, unit: UnitIndex, chunks: set[ChunkIndex], stat: Stat | None
-) -> Mapping[ChunkIndex, Values | CodecError]:
+) -> dict[ChunkIndex, Values | CodecError]:
     """Return the values of chunks in a version of their unit, or why they cannot be read."""
     if not chunks:
         return {}
@@ -180,7 +189,7 @@ def _read(
         return {chunk: values for part in parts for chunk, values in part.items()}
     if version != _version(stat):
         raise Conflict(f"{io.key(unit)}: another client has just stored it")
-    return found
+    return dict(found)
 
 
 def _newer(

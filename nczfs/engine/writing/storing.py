@@ -12,6 +12,7 @@ from nczfs.engine.chunks.base import ChunkStore, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.retrying import until_stored
 from nczfs.engine.writing.snapshot import Snapshot
+from nczfs.errors import CodecError
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Version
 
@@ -77,7 +78,7 @@ def store_snapshots(
         if known is None and not attempt and io.is_conditional and newest() == ABSENT:
             base, known = {chunk: fill_chunk(io.array, chunk) for chunk in partial}, ABSENT
         elif known is None and partial:
-            base, known = io.newest(unit, partial)
+            base, known = _base(io, unit, snapshots, partial)
         elif known is None:
             known = io.version(unit)
         merged = values | {chunk: _over(base[chunk], snapshots[chunk]) for chunk in base}
@@ -97,6 +98,29 @@ def fills(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Snapsh
         and snapshots[chunk].written.covers(grid.box(chunk).relative_to(grid.origin(chunk)))
         for chunk in io.array.chunks_of(unit).indexes()
     )
+
+
+def _base(
+    io: ChunkStore,
+    unit: UnitIndex,
+    snapshots: Mapping[ChunkIndex, Snapshot],
+    partial: list[ChunkIndex],
+) -> tuple[Mapping[ChunkIndex, Values], Version]:
+    """Return what the store has of chunks that are not whole, and its version.
+
+    If that cannot be decoded, it is fill where the snapshots have all elements that lie in the
+    array: so a damaged chunk is replaced, of which nobody can read the rest.
+    """
+    try:
+        return io.newest(unit, partial)
+    except CodecError:
+        if not fills(io, unit, snapshots):
+            raise
+    known = io.version(unit)
+    try:
+        return io.newest(unit, partial)
+    except CodecError:  # of this version, or one that is newer, which is not replaced then
+        return {chunk: fill_chunk(io.array, chunk) for chunk in partial}, known
 
 
 def _has_all(io: ChunkStore, unit: UnitIndex, chunks: Collection[ChunkIndex]) -> bool:

@@ -48,11 +48,16 @@ def zmap() -> _Store:
 
 
 @pytest.fixture
-def io(zmap: _Store) -> Iterator[ChunkStore]:
+def length() -> int:
+    return 6
+
+
+@pytest.fixture
+def io(zmap: _Store, length: int) -> Iterator[ChunkStore]:
     with open_zmap(zmap, "w", format="zarr3") as root:
         options: dict[str, Any] = {"chunks": (3,), "shards": (6,), "fillvalue": FILL}
         codecs = [CodecSpec("bytes", {"endian": "little"}), CodecSpec("crc32c")]
-        v = root.create_variable("v", (6,), "<i4", codecs=codecs, **options)
+        v = root.create_variable("v", (length,), "<i4", codecs=codecs, **options)
         root.sync()
         yield root._opened.array(v.description).writer()
 
@@ -142,6 +147,20 @@ def test_a_damaged_chunk_that_was_written_whole_in_several_parts_is_replaced(
     fill_shard(zmap, io, damaged=1)
     assert overlay(zmap, io, (0,), [written(3, 30, 40), written(5, 50)], force=False) == [None] * 2
     assert shard(io) == [0, 1, 2, 30, 40, 50]
+
+
+@pytest.mark.parametrize("length", [5])
+def test_a_damaged_chunk_at_the_end_is_replaced_if_all_that_lies_in_the_array_was_written(
+    zmap: _Store, io: ChunkStore
+) -> None:
+    fill_shard(zmap, io, damaged=1)
+    (damaged,) = overlay(zmap, io, (0,), [written(3, 30)], force=False)
+    assert isinstance(damaged, CodecError)
+    several = [written(3, 31, 41, basis=OLDER), written(3, 30), written(4, 40)]
+    told = overlay(zmap, io, (0,), several, force=False)
+    assert [type(each) for each in told[:1]] == [type(damaged)]
+    assert overlay(zmap, io, (0,), several[1:], force=False) == [None, None]
+    assert shard(io) == [0, 1, 2, 30, 40, FILL]
 
 
 def test_what_is_known_of_the_newer_object_is_said(zmap: _Store, io: ChunkStore) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nczfs.errors import CodecError
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
+from nczfs.zmap.keys import ROOT
 from tests.support.counted import CountedStore
 from tests.support.killed import Kept
 
@@ -87,6 +89,23 @@ def test_what_another_client_appends_after_we_wrote_stays(
     append(store)
     ours.sync()
     assert stored(store) == [9] * 6 + [7] * 6
+
+
+@pytest.mark.parametrize("kind", ["zarr2", "zarr3"])
+def test_a_damaged_chunk_is_replaced_if_all_that_lies_in_the_array_is_written(
+    store: CountedStore, kind: str, opened: ExitStack
+) -> None:
+    """SEMANTICS W1. Of a part of it the error is told, since the rest would be lost."""
+    made(store, kind)
+    (key,) = (stat.key for stat in store.list(ROOT) if stat.key in {"v/0", "v/c/0"})
+    store.write(key, b"broken")
+    ours = client(store, opened)
+    ours.variables["v"][1:6] = 9
+    with pytest.raises(CodecError, match=key):
+        ours.sync()
+    ours.variables["v"][:1] = 9
+    ours.sync()
+    assert stored(store) == [9] * 6
 
 
 @pytest.mark.parametrize("kind", ["zarr2", "zarr3", "nczarr"])
