@@ -232,6 +232,10 @@ class ChunkGrid(ABC):
         sides = zip(start, self.extent(chunk), self.shape, strict=True)
         return Box(start, tuple([min(a + c, n) for a, c, n in sides]))
 
+    def inside(self, chunk: ChunkIndex) -> Box:
+        """Return the same elements as `box`, counted from the first one of the chunk."""
+        return self.box(chunk).relative_to(self.origin(chunk))
+
     def __contains__(self, chunk: ChunkIndex) -> bool:
         return len(chunk) == len(self.shape) and all(
             0 <= i < n for i, n in zip(chunk, self.counts, strict=True)

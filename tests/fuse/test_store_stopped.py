@@ -97,7 +97,6 @@ def test_who_waits_during_an_outage_reads_why_and_when_the_next_attempt_is(
     """SEMANTICS W85."""
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     with store_served(place.url, *options, expect=TOLD) as mount:
         raw = mount.path / "datasets" / DATASET / "v/values.raw"
@@ -170,7 +169,6 @@ def test_the_end_of_a_mount_says_what_a_frozen_store_keeps_it_waiting_for(
 ) -> None:
     place, spool = bucket_of(relay.server), tmp_path / "spool"
     place.make_dataset({"v": (VALUES, CHUNKS)})
-    place.wait_until_older()
     options = ["--spool-dir", str(spool), "--request-timeout", "3s", "--flush-age", "1h"]
     command = mounting_of(place.url, *options, "--flush-timeout", "8s")
     with served(command, exit_codes=None) as mount:

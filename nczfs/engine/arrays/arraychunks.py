@@ -235,7 +235,7 @@ class ArrayChunks:
     def write(self, chunk: ChunkIndex, region: Region, values: Values) -> None:
         """Write elements of a chunk, counted from its first one. See `WriteBack.write`."""
         grid = self.description.grid
-        inside = grid.box(chunk).relative_to(grid.origin(chunk))
+        inside = grid.inside(chunk)
         # The array may end here only for this process: another client may have appended to it.
         stop = tuple(
             length if grows else end

@@ -123,7 +123,8 @@ def _put(
     read = unsure | {index for index, flags in covered.items() if not flags.all()}
     found = _read(io, unit, read, stat)
     for index in covered.keys() - unsure:
-        if isinstance(found.get(index), CodecError) and covered[index][_inside(io, index)].all():
+        inside = io.array.grid.inside(index).slices()
+        if isinstance(found.get(index), CodecError) and covered[index][inside].all():
             del found[index]  # it is replaced: nobody can read the rest
     problems: list[Problem] = []
     stored: dict[ChunkIndex, Values] = {}
@@ -166,12 +167,6 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
 
 def _version(stat: Stat | None) -> Version:
     return stat.version if stat is not None else ABSENT
-
-
-def _inside(io: ChunkStore, index: ChunkIndex) -> tuple[slice, ...]:
-    """Return which elements of a chunk lie in the array."""
-    grid = io.array.grid
-    return grid.box(index).relative_to(grid.origin(index)).slices()
 
 
 def _read(

@@ -92,10 +92,9 @@ def fills(io: ChunkStore, unit: UnitIndex, snapshots: Mapping[ChunkIndex, Snapsh
 
     Others may have made the array longer, and stored more of the unit.
     """
-    grid = io.array.grid
+    inside = io.array.grid.inside
     return all(
-        chunk in snapshots
-        and snapshots[chunk].written.covers(grid.box(chunk).relative_to(grid.origin(chunk)))
+        chunk in snapshots and snapshots[chunk].written.covers(inside(chunk))
         for chunk in io.array.chunks_of(unit).indexes()
     )
 
