@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from tests.support import mounts
 from tests.support.confirmed import Writer, working_until_they_fail
 from tests.support.looking import mounting_of
-from tests.support.mounts import served
+from tests.support.mounts import Served, served
 from tests.support.places import DATASET, SHARDED, Place, requested_place
 from tests.support.sample import Values
 from tests.support.settled import files_in
@@ -100,6 +101,24 @@ class NumberWriter(Writer):
         self.values = found.copy()
 
 
+def kill(mount: Served, moments: random.Random, *, is_ending: bool) -> None:
+    """Kill a daemon, which may be about to end; if not, it has logged no trouble."""
+    if is_ending:
+        mount.process.send_signal(signal.SIGTERM)
+        time.sleep(moments.uniform(0, 0.05))
+    mount.process.send_signal(signal.SIGKILL)
+    mount.process.wait()
+    assert is_ending or not mounts.TROUBLE.search(mount.log.read_text())
+
+
+def put_back(spool: Path) -> CompletedProcess[str]:
+    """Put everything back that a spool has."""
+    done = mounts.nczfs("recover", "--spool-dir", spool)
+    assert done.returncode == 0, done
+    assert files_in(spool) == []
+    return done
+
+
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("trials", TRIALS)
 def test_what_write_returned_for_is_there_after_a_kill(
@@ -126,15 +145,8 @@ def test_what_write_returned_for_is_there_after_a_kill(
                 storing.confirmed_something.wait(120)
                 if trial % 2:
                     time.sleep(moments.uniform(0, 0.1))
-                elif trial % 4 == 0:
-                    mount.process.send_signal(signal.SIGTERM)
-                    time.sleep(moments.uniform(0, 0.05))
-                mount.process.send_signal(signal.SIGKILL)
-                mount.process.wait()
-            assert not mounts.TROUBLE.search(mount.log.read_text()) or trial % 4 == 0
-        done = mounts.nczfs("recover", "--spool-dir", spool)
-        assert (done.returncode, done.stderr) == (0, ""), done
-        assert files_in(spool) == []
+                kill(mount, moments, is_ending=trial % 4 == 0)
+        assert put_back(spool).stderr == ""
         lines.check(place.objects()["log"].decode())
         numbers.check(place.values("v"))
         in_shards.check(place.values_by_zarr(SHARDED, "v"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.fuse.test_journal_killed import LENGTH, TRIALS, LineWriter, NumberWriter
+from tests.fuse.test_journal_killed import (
+    LENGTH,
+    TRIALS,
+    LineWriter,
+    NumberWriter,
+    kill,
+    put_back,
+)
 from tests.support import mounts
 from tests.support.confirmed import Writer, working_until_they_fail
 from tests.support.looking import mounting_of
 from tests.support.mounts import served
 from tests.support.places import DATASET, Place, requested_place
-from tests.support.settled import files_in
 
 VARIABLES = ("v", "w")
 DIRECTORIES = ("a", "b")
@@ -106,15 +111,8 @@ def test_what_write_returned_for_follows_a_rename_that_was_killed(
             with working_until_they_fail(writers):
                 moments.choice(writers).confirmed_something.wait(120)
                 time.sleep(moments.uniform(0, 0.3))
-                if trial % 4 == 0:
-                    mount.process.send_signal(signal.SIGTERM)
-                    time.sleep(moments.uniform(0, 0.05))
-                mount.process.send_signal(signal.SIGKILL)
-                mount.process.wait()
-            assert not mounts.TROUBLE.search(mount.log.read_text()) or trial % 4 == 0
-        done = mounts.nczfs("recover", "--spool-dir", spool)
-        assert done.returncode == 0, done
-        assert files_in(spool) == []
+                kill(mount, moments, is_ending=trial % 4 == 0)
+        put_back(spool)
         remove_what_is_left_of_renames(place)
         name = variable.check(set(place.variables()))
         numbers.check(place.values(name))

@@ -69,15 +69,13 @@ def store_snapshots(
         return until_stored(replace, io.key(unit))
 
     def store(attempt: int) -> Stored:
-        merged, known = values, None
         base: Mapping[ChunkIndex, Values] = {}
+        known = None if attempt else _known(snapshots, partial)
         if attempt:
             io.confirm()  # before chunks of another array are decoded
-        else:
-            known = _known(snapshots, partial)
-        if known is None and not attempt and io.is_conditional and newest() == ABSENT:
-            base, known = {chunk: fill_chunk(io.array, chunk) for chunk in partial}, ABSENT
-        elif known is None and partial:
+        elif known is None and io.is_conditional and newest() == ABSENT:
+            base, known = _fill(io, partial), ABSENT
+        if known is None and partial:
             base, known = _base(io, unit, snapshots, partial)
         elif known is None:
             known = io.version(unit)
@@ -119,7 +117,11 @@ def _base(
     try:
         return io.newest(unit, partial)
     except CodecError:  # of this version, or one that is newer, which is not replaced then
-        return {chunk: fill_chunk(io.array, chunk) for chunk in partial}, known
+        return _fill(io, partial), known
+
+
+def _fill(io: ChunkStore, chunks: Collection[ChunkIndex]) -> Mapping[ChunkIndex, Values]:
+    return {chunk: fill_chunk(io.array, chunk) for chunk in chunks}
 
 
 def _has_all(io: ChunkStore, unit: UnitIndex, chunks: Collection[ChunkIndex]) -> bool:
