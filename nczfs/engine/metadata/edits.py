@@ -366,6 +366,7 @@ class Edits:
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             reason = failures[path]
             log.info("/%s: %d changes are discarded: %s", path, len(lost), reason)
+            self.refusals.note(path, reason)  # where those look who find nothing pending any more
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._begun.undo(path, lost, self.format)
             if any(change.makes for change in lost):
@@ -373,7 +374,6 @@ class Edits:
                 self.drop(above, listing(self.changes_of(above), name))
             self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, reason)
-            self.refusals.note(path, reason)
             self._metadata.ask_again(join(self._root, key) for key in self.format.keys(path))
             new = members_among(self.created(), path)
             for member in unfound_members(path, lost, new, self.format, self.documents()):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from nczfs.engine.metadata.changes import NodeChange
+from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.refusedchanges import REFUSALS_MAX, RefusedChanges
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import AccessDenied, NoSpace, StructureChanged
@@ -93,6 +95,32 @@ def test_a_group_that_another_thread_could_not_store_is_not_there(
         root.sync()  # nobody else is told of it
     with open_zmap(memory) as root:
         assert {*root.groups} == {"g", "other"}
+
+
+@pytest.mark.parametrize("metadata_format", FORMATS)
+def test_a_group_is_no_moment_neither_pending_nor_refused(
+    metadata_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W27."""
+    store, _ = begun(metadata_format)
+    found: list[BaseException | None] = []
+    with open_zmap(store, "r+") as root:
+        mine, theirs = editor_of(root), editor_of(root)
+        drop = Edits.drop
+
+        def drop_and_look(edits: Edits, path: str, settled: Iterable[NodeChange]) -> None:
+            drop(edits, path, settled)
+            if path == "a" and not found:
+                with ThreadPoolExecutor(1) as pool:
+                    found.append(pool.submit(mine.sync, "a", "").exception(WAIT_S))
+
+        mine.create_group("a")
+        theirs.set_attribute("other", Attribute("x", NcType.INT, (1,)))
+        store.arm(Fault(0, AccessDenied, operations=frozenset({"write"})))
+        with monkeypatch.context() as patched:
+            patched.setattr(Edits, "drop", drop_and_look)
+            theirs.sync("other")
+    assert [type(each) for each in found] == [AccessDenied]
 
 
 @pytest.mark.parametrize("metadata_format", FORMATS)
