@@ -142,7 +142,7 @@ class ArrayChunks:
         """
         self.stored.check()
         try:
-            halves = self.source.fetch_several([(each.chunk, None) for each in selections])
+            halves = self._loader.fetched([(each.chunk, None) for each in selections])
             with self.pools.decoding() as scratch:
                 for selected, decode in zip(selections, halves, strict=True):
                     target = run_of(selected, self.description.grid.extent(selected.chunk), out)

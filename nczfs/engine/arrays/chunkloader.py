@@ -6,13 +6,13 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 from nczfs import metrics
-from nczfs.engine.chunks.base import ChunkSource, Confirmed, Fetched
+from nczfs.engine.chunks.base import ChunkSource, Confirmed, Fetched, Missing
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.entries import ChunkLoad
 from nczfs.engine.chunks.fill import fill_chunk
@@ -110,17 +110,29 @@ class ChunkLoader:
             if as_of is not None:
                 loaded = self._filled(index, as_of)
             else:
-                loaded = self.counted(self.source.load(index, known), known, tally)
+                loaded = self.counted(self._loaded(index, known), known, tally)
         except Exception:
             self._stored.check()  # what replaced it meanwhile may well be no chunk of it
             raise
         self._stored.check()  # what replaced it meanwhile has other bytes
         return loaded
 
+    def fetched(self, wanted: Sequence[tuple[ChunkIndex, LoadedChunk | None]]) -> Sequence[Fetched]:
+        """Fetch chunks of one unit; see `ChunkSource.fetch_several`.
+
+        If the store lacks it, that is noted now: the second halves may wait long for a thread.
+        """
+        halves = self.source.fetch_several(wanted)
+        if self.listed is not None and any(isinstance(each, Missing) for each in halves):
+            self._cache.absences.note(self._stored)
+        return halves
+
+    def _loaded(self, index: ChunkIndex, known: LoadedChunk | None) -> LoadedChunk:
+        (decode,) = self.fetched([(index, known)])
+        return decode()
+
     def counted(self, loaded: LoadedChunk, known: LoadedChunk | None, tally: Tally) -> LoadedChunk:
         """Return a chunk that was loaded, after it was counted."""
-        if loaded.version is None and self.listed is not None:
-            self._cache.absences.note(self._stored, self.listed)
         if loaded is not known:
             tally.chunks_loaded += 1
             tally.bytes_decoded += loaded.nbytes
@@ -228,7 +240,7 @@ class ChunkLoader:
             elif self._cache.begin_load(load):
                 if is_small:
                     known = self._cache.known(load.chunk_id)
-                    decode = partial(self.source.load, load.index, known)
+                    decode = partial(self._loaded, load.index, known)
                     self._settle(load, known, decode, tally)
                 else:
                     self._fetch_unit([load], tally, fresh_since)
@@ -243,7 +255,7 @@ class ChunkLoader:
                 for each, (index, known) in zip(loads, wanted, strict=True):
                     self._cache.finish_load(each, self._filled(index, as_of), known)
                 return
-            halves = self.source.fetch_several(wanted)
+            halves = self.fetched(wanted)
         except BaseException as error:  # noqa: BLE001 - waiting readers must get it
             self._fail(loads, error)
             return

@@ -55,15 +55,15 @@ class Absences:
         presence = listed.presence(io, unit, fresh_since) if listed is not None else None
         return presence.as_of if presence is not None and presence.is_missing else None
 
-    def note(self, array: StoredArray, io: ChunkStore) -> None:
-        """Note that the store lacked a chunk that was requested."""
+    def note(self, array: StoredArray) -> None:
+        """Note that the store lacked the unit of a request."""
         listed = self._arrays.get(array)
         if listed is None:
             with self._lock:
                 listed = self._arrays.setdefault(array, _Listed())
                 if len(self._arrays) > ARRAYS_MAX:
                     self._arrays.popitem(last=False)
-        listed.add(io)
+        listed.add(1.0)
 
     def find(
         self, array: StoredArray, io: ChunkStore, unit: UnitIndex, fresh_since: float
@@ -149,9 +149,9 @@ class _Listed:
         """Whether a listing is worth its request, and none is under way."""
         return self.asking is None and self.credit >= ASK_AFTER and self.can_be_had
 
-    def add(self, io: ChunkStore) -> None:
-        """Count a chunk that is missing."""
-        self.credit = min(self.credit + io.unit_share, 2 * ASK_AFTER)
+    def add(self, units: float) -> None:
+        """Count what is missing."""
+        self.credit = min(self.credit + units, 2 * ASK_AFTER)
 
     def presence(self, io: ChunkStore, unit: UnitIndex, fresh_since: float) -> _Presence | None:
         """Return what a listing shows of a unit; None: there is none, or it is too old."""
@@ -162,6 +162,6 @@ class _Listed:
             if asked_at >= fresh_since and run_prefix == prefix and run.covers(key):
                 is_missing = key not in run.versions
                 if is_missing:
-                    self.add(io)
+                    self.add(io.unit_share)
                 return _Presence(is_missing, asked_at)
         return None

@@ -39,6 +39,22 @@ class Confirmed:
         return self.loaded
 
 
+@frozen
+class Missing:
+    """The half of a load of a chunk whose object the store lacks.
+
+    Attributes
+    ----------
+    make : returns the chunk, or raises MissingChunk.
+    """
+
+    make: Fetched
+
+    def __call__(self) -> LoadedChunk:
+        """Return the chunk that takes the place of a missing one."""
+        return self.make()
+
+
 Sending: TypeAlias = "Callable[[Sequence[Part], Version | None], None]"
 """Called just before an object is sent, with its parts and the version that it replaces."""
 
@@ -126,10 +142,6 @@ class ChunkSource(ABC):
         StoreError : none of them can be fetched.
         """
         return [self.fetch(chunk, known) for chunk, known in wanted]
-
-    def load(self, chunk: ChunkIndex, known: LoadedChunk | None) -> LoadedChunk:
-        """Load the values of a chunk, with both halves of `fetch`. Raises as `fetch`."""
-        return self.fetch(chunk, known)()
 
     @abstractmethod
     def resized(self, array: ArrayDescription) -> ChunkSource:

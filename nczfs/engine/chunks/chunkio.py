@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from nczfs import metrics
 from nczfs.buffers import Values
-from nczfs.engine.chunks.base import Confirmed, Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.base import Confirmed, Fetched, Missing, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.unitio import UnitIO
@@ -25,7 +26,11 @@ class ChunkIO(UnitIO):
         decode = self._found(chunk, known)
         if decode is not None:
             return decode
-        return lambda: self._missing(f"{self._zmap.name}/{self.key(chunk)}", chunk, None)
+        return Missing(partial(self._missing, partial(self._shown, chunk), chunk, None))
+
+    def _shown(self, chunk: ChunkIndex) -> str:
+        """Return the place of a chunk, for messages."""
+        return f"{self._zmap.name}/{self.key(chunk)}"
 
     def _found(self, chunk: ChunkIndex, known: LoadedChunk | None) -> Fetched | None:
         """Fetch as `fetch` does; None if the store has no such object."""

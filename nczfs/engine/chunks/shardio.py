@@ -13,7 +13,7 @@ import numpy as np
 from nczfs import metrics
 from nczfs.buffers import Buffer, Values
 from nczfs.codecs.base import MEMORY_BYTES
-from nczfs.engine.chunks.base import Confirmed, Fetched, Sending, UnitIndex
+from nczfs.engine.chunks.base import Confirmed, Fetched, Missing, Sending, UnitIndex
 from nczfs.engine.chunks.fill import fill_chunk, is_fill
 from nczfs.engine.chunks.loaded import LoadedChunk
 from nczfs.engine.chunks.place import ArrayPlace
@@ -195,7 +195,8 @@ class ShardIO(UnitIO):
         """
         place = partial(self._shown, unit, chunk)
         if stored is None:
-            return lambda: self._missing(place(), chunk, version)
+            make = partial(self._missing, place, chunk, version)
+            return Missing(make) if version is None else make
         if isinstance(stored, CodecError):
             return partial(_raise, stored)
         if callable(stored):
@@ -357,7 +358,7 @@ class ShardIO(UnitIO):
         try:
             (data,) = reader.ranges([place])
         except (Conflict, NoSuchObject):
-            return self.load(chunk, None)
+            return self.fetch(chunk, None)()
         shown = partial(self._shown, unit, chunk)
         return self._decode(shown, chunk, data, reader.top.version)
 

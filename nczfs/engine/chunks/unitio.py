@@ -221,15 +221,18 @@ class UnitIO(ChunkStore):
         metrics.CHUNK_BYTES_DECODED.inc(nbytes)
         return LoadedChunk(values, nbytes, version)
 
-    def _missing(self, place: str, chunk: ChunkIndex, version: Version | None) -> LoadedChunk:
+    def _missing(
+        self, place: Callable[[], str], chunk: ChunkIndex, version: Version | None
+    ) -> LoadedChunk:
         """Return a chunk that was never written.
 
         Parameters
         ----------
+        place : gives the place of the chunk, for messages.
         version : of the object that lacks it; None: there is no object.
         """
         if self._missing_chunks is MissingChunks.ERROR:
-            raise MissingChunk(f"{place}: chunk was never written (--missing-chunks=error)")
+            raise MissingChunk(f"{place()}: chunk was never written (--missing-chunks=error)")
         metrics.CHUNKS_MISSING.inc()
         return LoadedChunk(fill_chunk(self.array, chunk), 0, version)
 

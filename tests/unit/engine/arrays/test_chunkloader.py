@@ -266,7 +266,7 @@ def ended(case: Case, monkeypatch: pytest.MonkeyPatch, method: str) -> list[str]
 
 def test_a_reader_of_an_array_that_has_ended_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case()
-    ended(case, monkeypatch, "load")
+    ended(case, monkeypatch, "fetch_several")
     with pytest.raises(StructureChanged):
         case.read(0)
 

@@ -22,6 +22,7 @@ from nczfs.zmap.base import Blob, Features, Version
 from nczfs.zmap.keys import Key, Prefix, parse_key
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.run import ListedRange
+from tests.support.waiting import until
 
 CHUNKS, CHUNK, FILL = 2000, 4, 7
 PAGE = 1000
@@ -125,6 +126,22 @@ def test_missing_shards_are_listed_as_well(far: Far) -> None:
         assert np.all(root.variables["s"][...] == FILL)
     assert len(far.asked) < CHUNKS // 10
     assert far.listings == 1
+
+
+def test_missing_shards_are_listed_though_no_thread_is_free_to_make_their_chunks(far: Far) -> None:
+    """SEMANTICS D26."""
+    options = EngineOptions(fetch_threads=1, decode_threads=1)
+    go_on = threading.Event()
+    with open_zmap(far, options=options) as root:
+        s = root.variables["s"]
+        s._dataset.engine.pools.decode.submit(go_on.wait)
+        try:
+            s._dataset.array(s.description).request_run(0, CHUNKS * CHUNK, Tally(), 0.0)
+            until(lambda: far.listings == 1)
+        finally:
+            go_on.set()
+        assert np.all(s[...] == FILL)
+    assert len(far.asked) == ASK_AFTER
 
 
 def test_a_chunk_that_another_client_stores_is_read_when_it_must_be_fresh(
