@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -57,7 +57,10 @@ class GatedStore(CountedStore):
 class Case:
     """An array of small chunks, and what is asked for it."""
 
+    all: ClassVar[list[Case]] = []
+
     def __init__(self, store: CountedStore | None = None, *, near: bool = True) -> None:
+        self.all.append(self)
         self.store = GatedStore(near=near)
         if store is None:
             put_json(self.store, ".zgroup", {"zarr_format": 2})
@@ -81,6 +84,14 @@ class Case:
 
     def is_idle(self) -> bool:
         return not self.cache._loads and self.cache.used_bytes == self.used
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    """No thread of a test goes on in the next one."""
+    yield
+    while Case.all:
+        Case.all.pop().engine.close()
 
 
 @pytest.fixture
