@@ -127,7 +127,8 @@ def test_elements_that_are_too_long_as_text_are_refused_while_their_neighbour_is
     for key in [f"0.{n}" for n in range(40)] if is_row else ["0"] if data else []:
         store.write(parse_key(f"d.zarr/bad/{key}"), compressed)
     expect = r"d\.zarr/bad/(chunks|values\.txt): (as text, the values|a row of chunks) takes? more"
-    with store_served(tmp_path, "--memory-limit", "64MiB", expect=expect) as mount:
+    options = ("--memory-limit", "64MiB", "--request-timeout", "2m")
+    with store_served(tmp_path, *options, expect=expect) as mount:
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, place / "good/values.raw"):
             for path in ("values.txt",) if is_row else ("chunks/0", "values.txt"):

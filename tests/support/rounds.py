@@ -9,12 +9,13 @@ threads of the relay sleep then, too: what was asked has arrived, however busy t
 from __future__ import annotations
 
 import contextlib
+import http
 import http.client
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 STEP_S = 0.003
 STILL_S = 0.045
+PATIENCE_S = 1.0
 STILL_STEPS = 4  # on a busy machine a look takes as long as many threads sleep
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 
@@ -64,15 +66,21 @@ class Rounds:
             self._release()
 
     @contextlib.contextmanager
-    def turn(self, what: str) -> Iterator[None]:
-        """A request, from when its round has come until it is answered."""
+    def turn(self, what: str, say_later: Callable[[], None]) -> Iterator[None]:
+        """A request, from when its round has come until it is answered.
+
+        Parameters
+        ----------
+        say_later : says that an answer will come, so that the request is not made again.
+        """
         come = threading.Event()
         with self._lock:
             is_watched = bool(self._pids)
             if is_watched:
                 self._waiting.append((what, come))
-        if is_watched:
-            come.wait()
+        while is_watched and not come.wait(PATIENCE_S):
+            with contextlib.suppress(OSError):
+                say_later()
         try:
             yield
         finally:
@@ -150,8 +158,12 @@ def in_rounds(endpoint_url: str) -> Iterator[Rounds]:
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            with rounds.turn(_named(self.command, self.path)):
+            with rounds.turn(_named(self.command, self.path), self.say_later):
                 self.pass_on(body)
+
+        def say_later(self) -> None:
+            self.send_response_only(http.HTTPStatus.CONTINUE)
+            self.end_headers()
 
         def pass_on(self, body: bytes) -> None:
             to = self.server_side
@@ -182,7 +194,7 @@ def in_rounds(endpoint_url: str) -> Iterator[Rounds]:
 
     server = Server(("127.0.0.1", 0), Handler)
     rounds = Rounds(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5})
     thread.start()
     try:
         yield rounds
