@@ -366,14 +366,13 @@ class Edits:
         if lost := [change for change, error in refused if not change.may_be_stored_after(error)]:
             reason = failures[path]
             log.info("/%s: %d changes are discarded: %s", path, len(lost), reason)
-            self.refusals.note(path, reason)  # where those look who find nothing pending any more
             self._metadata.changed(join(self._root, path))  # other clients have made or removed it
             self._begun.undo(path, lost, self.format)
             if any(change.makes for change in lost):
                 above, _, name = path.rpartition("/")
                 self.drop(above, listing(self.changes_of(above), name))
-            self.drop(path, lost)
             self._withdrawn.note(self._at(path), lost, reason)
+            self.drop(path, lost, reason)
             self._metadata.ask_again(join(self._root, key) for key in self.format.keys(path))
             new = members_among(self.created(), path)
             for member in unfound_members(path, lost, new, self.format, self.documents()):
@@ -483,9 +482,11 @@ class Edits:
         """Return the single documents of the dataset."""
         return StoreDocuments(self._metadata, self._root, self._options)
 
-    def drop(self, path: str, settled: Iterable[NodeChange]) -> None:
-        """Forget changes of a node that are stored, or are withdrawn."""
+    def drop(self, path: str, settled: Iterable[NodeChange], why: NczfsError | None = None) -> None:
+        """Forget changes of a node that are stored, or are withdrawn, and note why."""
         with self._lock:
+            if why is not None:  # before they go: at any time they are pending, or known as refused
+                self.refusals.note(path, why)
             changes = self._changes.get(path, {})
             for change in settled:
                 if changes.get(change.subject) is change:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 import nczfs
+from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.edits import Edits
-from nczfs.errors import NoSuchPath, PathExists, StaleHandle
+from nczfs.engine.metadata.refusedchanges import RefusedChanges
+from nczfs.errors import AccessDenied, NczfsError, NoSuchPath, PathExists, StaleHandle
+from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.zmap.registry import open_store
 from tests.support.between import take_once
 from tests.support.copies import new_url
-from tests.support.trees import find
+from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file
 
 ATTRIBUTES = "datasets/d.zarr/v/attributes"
+WAIT_S, ASIDE_S = 60.0, 0.5
 
 
 @pytest.fixture(params=["nczarr-L3", "zarr2", "zarr3"])
@@ -117,3 +125,36 @@ def test_a_write_does_not_bring_back_an_attribute_that_is_renamed_meanwhile(
         close(fs, handle)
     assert taken
     assert stored(fs, url) == {"unit": "K"}
+
+
+def test_an_attribute_that_is_there_until_its_refusal_is_noted_is_not_taken_for_stored(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W27: the same text, written again at that moment."""
+    faulty = Faulty(open_store(url))
+    fs = tree_over(faulty, VfsOptions(read_only=False, allow_delete=True))
+    here, is_about_to_store = threading.get_ident(), threading.Event()
+    found: list[Future[None]] = []
+    note, store = RefusedChanges.note, Dataset.store
+
+    def note_and_write(refusals: RefusedChanges, path: str, error: NczfsError) -> None:
+        note(refusals, path, error)
+        if not found:
+            found.append(pool.submit(put, fs, "units", b"m\n"))
+            is_about_to_store.wait(ASIDE_S)
+
+    def store_or_tell(dataset: Dataset, *given: Any) -> None:
+        if threading.get_ident() != here:
+            is_about_to_store.set()
+        store(dataset, *given)
+
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(RefusedChanges, "note", note_and_write)
+        monkeypatch.setattr(Dataset, "store", store_or_tell)
+        faulty.arm(Fault(0, AccessDenied, operations=frozenset({"write"})))
+        with pytest.raises(AccessDenied):
+            put(fs, "units", b"m\n")
+        is_refused = found[0].exception(WAIT_S) is not None
+    fs.close()
+    with nczfs.open(f"{url}/d.zarr") as root:
+        assert is_refused or root.variables["v"].attrs == {"units": "m"}

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from unittest import mock
 import pytest
 
 from nczfs.engine.dataset import Engine
+from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.writeback import WriteBack
@@ -56,6 +58,19 @@ class Mount:
         self.writeback._store_aged(time.monotonic())
 
 
+@contextmanager
+def engines_noted() -> Iterator[list[Engine]]:
+    """The engines that mounts get."""
+    engines: list[Engine] = []
+
+    def new_engine(*arguments: Any) -> Engine:
+        engines.append(Engine(*arguments))
+        return engines[-1]
+
+    with mock.patch("nczfs.vfs.tree.Engine", new_engine):
+        yield engines
+
+
 @pytest.fixture
 def mount(tmp_path: Path, expected_warnings: ExpectedWarnings) -> Iterator[Mount]:
     for text in ("has removed or replaced it since it was opened", "not stored at its last close"):
@@ -64,15 +79,9 @@ def mount(tmp_path: Path, expected_warnings: ExpectedWarnings) -> Iterator[Mount
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "w") as root:
         root.create_dimension("x", 6)
         root.create_variable("v", ("x",), "<i4", chunks=(6,))[:] = 1
-    engines: list[Engine] = []
-
-    def new_engine(*arguments: Any) -> Engine:
-        engines.append(Engine(*arguments))
-        return engines[-1]
-
     engine = EngineOptions(flush_age_s=None)
     options = VfsOptions(engine=engine, read_only=False, spool_dir=tmp_path / "spool")
-    with mock.patch("nczfs.vfs.tree.Engine", new_engine):
+    with engines_noted() as engines:
         fs = tree_over(memory, options, "memory://store")
     yield Mount(fs, memory, engines[0].writeback)
     fs.close()
@@ -131,3 +140,43 @@ def test_an_fsync_after_the_background_has_failed_meanwhile_fails_too(mount: Mou
     ):
         mount.fs.fsync(handle, data_only=False)
     fails(mount, handle)
+
+
+def test_an_fsync_hears_of_it_whenever_the_new_length_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected_warnings: ExpectedWarnings
+) -> None:
+    """SEMANTICS W1, W27: the values of the records are stored by then, and their length is not."""
+    expected_warnings.add("not stored at its last close")
+    memory = GatedZMap()
+
+    def make(dtype: str) -> None:
+        with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "w", format="zarr3") as root:
+            root.create_dimension("t", None)
+            root.create_variable("v", ("t",), dtype, chunks=(2,), fillvalue=0)
+
+    make("<i4")
+    engine_options = EngineOptions(cache_bytes_max=0, flush_age_s=None)
+    options = VfsOptions(engine=engine_options, read_only=False, spool_dir=tmp_path)
+    with engines_noted() as engines:
+        fs = tree_over(memory, options)
+    handle = open_file(fs, RAW)
+    fs.write(handle, 0, bytes([1, 0, 0, 0]))
+    engines[0].writeback.flush()
+    make("<f8")
+    drop, found = Edits.drop, list[BaseException | None]()
+
+    def drop_and_sync(edits: Edits, path: str, *given: Any) -> None:
+        drop(edits, path, *given)
+        if path == "v" and not found:
+            with ThreadPoolExecutor(1) as pool:
+                synced = pool.submit(fs.fsync, handle, data_only=False)
+                found.append(synced.exception(WAIT_S))
+
+    with monkeypatch.context() as patched, suppress(StructureChanged):
+        patched.setattr(Edits, "drop", drop_and_sync)
+        engines[0].changed()[0].store()
+    assert [type(each) for each in found] == [StructureChanged]
+    with suppress(StructureChanged):
+        fs.flush(handle)
+    fs.release(handle)
+    fs.close()

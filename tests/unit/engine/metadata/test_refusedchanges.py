@@ -14,7 +14,7 @@ from nczfs.engine.metadata.changes import NodeChange
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.metadata.refusedchanges import REFUSALS_MAX, RefusedChanges
 from nczfs.engine.structure.editor import Editor
-from nczfs.errors import AccessDenied, NoSpace, StructureChanged
+from nczfs.errors import AccessDenied, NczfsError, NoSpace, StructureChanged
 from nczfs.library.api import OpenDataset
 from nczfs.library.opening import open_zmap
 from nczfs.model.dtypes import NcType
@@ -108,8 +108,10 @@ def test_a_group_is_no_moment_neither_pending_nor_refused(
         mine, theirs = editor_of(root), editor_of(root)
         drop = Edits.drop
 
-        def drop_and_look(edits: Edits, path: str, settled: Iterable[NodeChange]) -> None:
-            drop(edits, path, settled)
+        def drop_and_look(
+            edits: Edits, path: str, settled: Iterable[NodeChange], *why: NczfsError
+        ) -> None:
+            drop(edits, path, settled, *why)
             if path == "a" and not found:
                 with ThreadPoolExecutor(1) as pool:
                     found.append(pool.submit(mine.sync, "a", "").exception(WAIT_S))
