@@ -290,14 +290,14 @@ class DirtyMap:
                 if left is None:
                     self._remove(chunk_id, chunk)
                 else:
-                    self._take_out(chunk_id, chunk)
+                    if len(chunk.unit.chunks) == 1:
+                        chunk.unit.basis = Basis()  # it was put there just now
+                        chunk.unit.attempts.clear()
+                    # In its place: those who look without a lock must find one of them.
+                    self.chunks[chunk_id] = chunk.unit.chunks[chunk.index] = left
             if left is not None:
-                if not chunk.unit.chunks:
-                    chunk.unit.basis = Basis()  # it was put there just now
-                    chunk.unit.attempts.clear()
-                self._put(chunk_id, left)
-                self._take(left.memory)
                 left.nbytes = left.memory
+                self._take(left.nbytes - chunk.nbytes)
                 if self._journal is not None:
                     self._journal.retracted(left.unit.io, left.index, box, left.unit.basis)
             return chunk

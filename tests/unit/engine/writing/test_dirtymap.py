@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.options import MissingChunks
+from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.errors import StructureChanged, Unavailable
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
@@ -24,6 +26,7 @@ from nczfs.zmap.memory import MemoryZMap
 from tests.support.spooling import CHUNK, CHUNK_BYTES, Mount, mounted, new_memory
 
 CLIP = Box((0,), (CHUNK,))
+WAIT_S = 60.0
 
 
 class Undated(Faulty):
@@ -70,6 +73,26 @@ def test_a_chunk_that_leaves_is_forgotten_and_its_memory_given_back(mount: Mount
     assert mount.engine.cache.used_bytes == unused
     assert not left.unit.chunks
     assert dirty.drop(first) is None
+
+
+def test_what_is_left_of_a_chunk_is_no_moment_unseen(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W1: readers, and an fsync, look without a lock."""
+    dirty, here, found = mount.writeback._dirty, (mount.v.stored, (0,)), []
+    take = DirtyMap._take
+
+    def take_and_look(dirty: DirtyMap, nbytes: int) -> None:
+        take(dirty, nbytes)
+        with ThreadPoolExecutor(1) as pool:
+            values = pool.submit(mount.read, 0, 2).result(WAIT_S)
+        found.append((values, [each.index for each in dirty.units([here])]))
+
+    mount.write(0, 1, 2, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(DirtyMap, "_take", take_and_look)
+        dirty.retract(here, mount.v.writer(), Box((2,), (3,)))
+    assert found == [([1, 2], [(0,)])]
 
 
 def test_of_an_array_that_is_gone_nothing_is_taken_out(mount: Mount) -> None:
