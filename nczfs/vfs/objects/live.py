@@ -42,6 +42,7 @@ class LiveFile:
     Attributes
     ----------
     base : the version in the store, None before the first one is stored.
+    leaving : those of the writers that have closed it; they count until the last has stored it.
     linked : it has a name; what is removed while it is open goes nowhere.
     """
 
@@ -52,8 +53,7 @@ class LiveFile:
         self.lock = threading.RLock()
         self.linked = True
         self.mtime_ns = time.time_ns()
-        self.handles = 0
-        self.writers = 0
+        self.handles = self.writers = self.leaving = 0
         self._store = store
         self._staged: StagedFile | None = None
         self._generation = int(base is None)

@@ -231,13 +231,17 @@ class LiveFiles:
         then is theirs to store, when it is whole.
         """
         with self._lock:
-            live.writers -= 1
-            if live.writers:
-                return
+            live.leaving += 1
+            is_last = live.leaving == live.writers
         try:
-            live.store()
+            if is_last:
+                live.store()
         except NczfsError as error:
             log.warning("%s: was not stored when it was closed: %s", live.key, error)
+        finally:
+            with self._lock:
+                live.leaving -= 1
+                live.writers -= 1
 
     def close(self, live: LiveFile, *, writing: bool) -> None:
         """Undo `open`; what the last writer could not store goes to the spool."""

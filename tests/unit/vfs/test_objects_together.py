@@ -15,11 +15,13 @@ from nczfs.errors import DeadlinePassed, DirectoryNotEmpty, StaleHandle, Unavail
 from nczfs.vfs.base import AttributeChanges, HandleNo, NodeAttributes
 from nczfs.vfs.effects import TimedRequest
 from nczfs.vfs.filesystem import TreeFileSystem
+from nczfs.vfs.objects.live import LiveFile
 from nczfs.vfs.objects.store import ObjectStore
 from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.base import Features, Stat
 from nczfs.zmap.keys import ROOT, Key, parse_key
 from tests.conftest import ExpectedWarnings
+from tests.support.between import take_once
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.trees import exists, find, listing, read, tree_over
 from tests.support.writing import close, mkdir, open_file, rename, write
@@ -68,6 +70,24 @@ def test_an_append_goes_behind_what_the_file_has_wherever_the_kernel_takes_its_e
     close(fs, handle)
     assert stored(store)["a"][size:] == b" and more"
     assert read(fs, "objects/a") == b"old, longer and more"
+
+
+def test_a_file_that_its_last_writer_is_about_to_store_is_no_reader_s_to_end(
+    fs: TreeFileSystem,
+    store: GatedZMap,
+    threads: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SEMANTICS O8: ``: > a``, and a program that reads ``a`` closes it meanwhile."""
+    reader = open_file(fs, "objects/a", os.O_RDONLY)
+    writer = open_file(fs, "objects/a", os.O_WRONLY | os.O_TRUNC)
+    fs.flush(writer)
+    taken = take_once(
+        monkeypatch, LiveFile, "store", lambda: threads.submit(close, fs, reader).result(WAIT_S)
+    )
+    fs.release(writer)
+    assert taken
+    assert stored(store)["a"] == b""
 
 
 def test_a_file_is_read_and_written_while_it_is_uploaded(
