@@ -100,10 +100,13 @@ class Growing:
             self._grow(size // self.record_bytes)
             self._overtaken()
 
+    def incomplete(self, writer: object) -> int:
+        """Return the bytes of a record that the writer appends, or any other, has not completed."""
+        return len(self._parts.get(writer, b"")) or len(self._tail)
+
     def check_whole(self, writer: object) -> None:
-        """Raise BadArgument while a record that the writer appends, or any other, is incomplete."""
-        held = len(self._parts.get(writer, b"")) or len(self._tail)
-        if held:
+        """Raise BadArgument while a record is incomplete."""
+        if held := self.incomplete(writer):
             raise BadArgument(
                 f"/{self._variable.path}: the last {held} bytes are not a whole record of "
                 f"{self.record_bytes} bytes, and are not stored"

@@ -149,8 +149,12 @@ class WritingView(OpenFile):
             if self._rewrite is not None and has_written:
                 self._apply(self._rewrite)
             self._settle()
+        growing = self._growing
+        has_part = growing is not None and growing.incomplete(self)
         # The pages of a mapping may have come through another handle.
         self._store()
+        if growing is not None and has_part and not growing.incomplete(self):
+            self._store()  # another handle has completed the record meanwhile
         with self._lock, _named(self._place):
             self._answered = max(self._answered, writes)
             if self._growing is not None and has_written:

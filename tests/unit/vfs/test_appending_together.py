@@ -23,11 +23,13 @@ from nczfs.engine.spool.space import Survives
 from nczfs.errors import BadArgument, NoSuchNode, StructureChanged, Unavailable
 from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import AttributeChanges, HandleNo
+from nczfs.vfs.datasets.arraysfile import ArraysFile
 from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
 from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
+from tests.support.between import take_once
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.killed import Kept, left_by, recovered
 from tests.support.trees import find, read, tree_over
@@ -124,6 +126,27 @@ def test_no_writer_is_disturbed_by_others_of_the_mount(
         own = [row for row in found if row[0] // 1000 == writer]
         assert own == [record(writer, number) for number in range(ROUNDS)]
     assert len(found) == 2 + 2 * ROUNDS
+
+
+def test_an_fsync_stores_a_record_that_another_file_completes_meanwhile(
+    waiting: TreeFileSystem, memory: GatedZMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEMANTICS W1, W8."""
+    with ThreadPoolExecutor(1) as pool:
+
+        def complete() -> None:
+            pool.submit(waiting.write, other, 2 * RECORD_BYTES + 3, raw[3:]).result(WAIT_S)
+
+        raw = np.array(record(1, 0), "<i4").tobytes()
+        taken = take_once(monkeypatch, ArraysFile, "_store", complete, after=True)
+        one, other = open_file(waiting, RAW), open_file(waiting, RAW)
+        waiting.write(one, 2 * RECORD_BYTES, raw[:3])
+        waiting.fsync(one, data_only=False)
+    assert taken
+    with open_zmap(Prefixed(memory, parse_prefix("d.zarr"))) as root:
+        assert root.variables["r"][2:].tolist() == [record(1, 0)]
+    for each in (one, other):
+        close(waiting, each)
 
 
 def test_half_a_record_is_an_error_of_the_file_that_appended_it_and_goes_with_it(
