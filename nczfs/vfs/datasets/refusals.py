@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -32,7 +33,7 @@ class Refusals:
     def __init__(self, changed: Callable[[Prefix], None]) -> None:
         self._changed = changed
         self._lock = threading.Lock()
-        self._notes: dict[tuple[Prefix, str], str] = {}
+        self._notes: OrderedDict[tuple[Prefix, str], str] = OrderedDict()
         self._revisions = count(1)
         self.revision = 0
 
@@ -63,10 +64,11 @@ class Refusals:
         """Note that the last write of a file was refused."""
         why = why[:MESSAGE_CHARACTERS_MAX]
         with self._lock:
-            if self._notes.pop((prefix, name), None) == why:
-                self._notes[prefix, name] = why
+            is_known = self._notes.get((prefix, name)) == why
+            self._notes[prefix, name] = why  # it is there all the time: some look without the lock
+            self._notes.move_to_end((prefix, name))
+            if is_known:
                 return
-            self._notes[prefix, name] = why
             while len(self._notes) > NOTES_MAX:
                 self._notes.pop(next(iter(self._notes)))
             self.revision = next(self._revisions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
@@ -233,6 +234,26 @@ def test_notes_are_bounded_and_told_once() -> None:
     refusals.settle(Prefix("v9"), "info.json")
     assert changed == ["v9"]
     assert refusals.revision != revision
+
+
+def test_a_write_that_is_refused_again_is_no_moment_taken_for_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who asks why it was refused takes no lock."""
+    refusals, place = Refusals(lambda _: None), Prefix("v")
+    found: list[str | None] = []
+
+    class Notes(OrderedDict[tuple[Prefix, str], str]):
+        def __setitem__(self, key: tuple[Prefix, str], why: str) -> None:
+            found.append(refusals.why(place, "info.json"))
+            super().__setitem__(key, why)
+
+    refusals.note(place, "info.json", "no")
+    monkeypatch.setattr(refusals, "_notes", Notes(refusals._notes))
+    found.clear()
+    refusals.note(place, "info.json", "no again")
+    assert found == ["no"]
+    assert refusals.why(place, "info.json") == "no again"
 
 
 def test_other_errors_than_refusals_are_not_noted() -> None:
