@@ -19,13 +19,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 STEP_S = 0.003
 STILL_S = 0.045
-PATIENCE_S = 1.0
+PATIENCE_S = 1.5
 STILL_STEPS = 4  # on a busy machine a look takes as long as many threads sleep
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+
+
+class _Waiting(NamedTuple):
+    """A request whose round has not come yet; see `Rounds.turn`."""
+
+    what: str
+    come: threading.Event
+    say_later: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -40,7 +49,7 @@ class Rounds:
     endpoint_url: str
     asked: list[list[str]] = field(default_factory=list)
     _pids: tuple[int, ...] = ()
-    _waiting: list[tuple[str, threading.Event]] = field(default_factory=list)
+    _waiting: list[_Waiting] = field(default_factory=list)
     _unanswered: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,10 +86,9 @@ class Rounds:
         with self._lock:
             is_watched = bool(self._pids)
             if is_watched:
-                self._waiting.append((what, come))
-        while is_watched and not come.wait(PATIENCE_S):
-            with contextlib.suppress(OSError):
-                say_later()
+                self._waiting.append(_Waiting(what, come, say_later))
+        if is_watched:
+            come.wait()
         try:
             yield
         finally:
@@ -93,12 +101,21 @@ class Rounds:
             together, self._waiting = self._waiting, []
             self._unanswered += len(together)
         if together:
-            self.asked.append([what for what, _ in together])
-        for _, come in together:
-            come.set()
+            self.asked.append([each.what for each in together])
+        for each in together:
+            each.come.set()
+
+    def _say_later(self) -> None:
+        """All at once: one after the other they would keep the programs from being still."""
+        with self._lock:
+            together = list(self._waiting)
+        for each in together:
+            with contextlib.suppress(OSError):
+                each.say_later()
 
     def _let_through(self, ended: threading.Event) -> None:
         still, since, before = 0, time.monotonic(), None
+        said = since
         while not ended.is_set():
             time.sleep(STEP_S)
             now = _switches(self._pids)
@@ -111,6 +128,10 @@ class Rounds:
             if still >= STILL_STEPS and time.monotonic() - since >= STILL_S and count:
                 self._release()
                 still, since = 0, time.monotonic()
+                said = since
+            elif time.monotonic() - said >= PATIENCE_S:
+                self._say_later()
+                said = time.monotonic()
 
 
 def _switches(pids: tuple[int, ...]) -> tuple[tuple[str, str], ...] | None:
