@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from nczfs.buffers import Values
-from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
@@ -32,12 +31,12 @@ from nczfs.testing.datasets import put_json
 from nczfs.testing.faults import Fault, Faulty
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.filesystem import TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import Key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
 from nczfs.zmap.wrappers import Prefixed
 from tests.support.killed import Kept, left_by, recovered
-from tests.support.trees import find, read
+from tests.support.trees import find, read, tree_and_engine_over
 from tests.support.writing import close, open_file
 
 SHAPE, CHUNKS = (5, 6), (2, 4)
@@ -115,16 +114,8 @@ class KilledMounts(RuleBasedStateMachine):
             spool_dir=self.spool_dir,
             survives=Survives.KILL,
         )
-        with (
-            mock.patch("nczfs.vfs.tree.open_store", return_value=self.faulty),
-            mock.patch("nczfs.vfs.tree.Engine", self.new_engine),
-        ):
-            self.fs = mount_tree("memory://store", options=options)
+        self.fs, self.engine = tree_and_engine_over(self.faulty, options)
         self.handles: dict[str, HandleNo] = {}
-
-    def new_engine(self, *arguments: Any) -> Engine:
-        self.engine = Engine(*arguments)
-        return self.engine
 
     def handle(self, path: str) -> HandleNo:
         if path not in self.handles:

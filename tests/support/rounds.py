@@ -114,8 +114,8 @@ class Rounds:
                 each.say_later()
 
     def _let_through(self, ended: threading.Event) -> None:
-        still, since, before = 0, time.monotonic(), None
-        said = since
+        still, before = 0, None
+        since = said = time.monotonic()
         while not ended.is_set():
             time.sleep(STEP_S)
             now = _switches(self._pids)
@@ -127,8 +127,8 @@ class Rounds:
             before = (now, count)
             if still >= STILL_STEPS and time.monotonic() - since >= STILL_S and count:
                 self._release()
-                still, since = 0, time.monotonic()
-                said = since
+                still = 0
+                since = said = time.monotonic()
             elif time.monotonic() - said >= PATIENCE_S:
                 self._say_later()
                 said = time.monotonic()
@@ -215,7 +215,7 @@ def in_rounds(endpoint_url: str) -> Iterator[Rounds]:
 
     server = Server(("127.0.0.1", 0), Handler)
     rounds = Rounds(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield rounds

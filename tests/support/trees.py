@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 from unittest import mock
 
+from nczfs.engine.dataset import Engine
 from nczfs.errors import NoSuchPath
 from nczfs.vfs.base import ROOT_INODE, FileKind, FileSystem, InodeNo, NodeAttributes
 from nczfs.vfs.filesystem import TreeFileSystem
@@ -16,6 +18,21 @@ def tree_over(store: ZMap, options: VfsOptions, url: str = "memory://store") -> 
     """The tree of a mount of a store that a test has made."""
     with mock.patch("nczfs.vfs.tree.open_store", return_value=store):
         return mount_tree(url, None, options)
+
+
+def tree_and_engine_over(
+    store: ZMap, options: VfsOptions, url: str = "memory://store"
+) -> tuple[TreeFileSystem, Engine]:
+    """The same tree, and its engine."""
+    engines: list[Engine] = []
+
+    def new_engine(*arguments: Any) -> Engine:
+        engines.append(Engine(*arguments))
+        return engines[-1]
+
+    with mock.patch("nczfs.vfs.tree.Engine", new_engine):
+        tree = tree_over(store, options, url)
+    return tree, engines[0]
 
 
 def find(fs: FileSystem, path: str) -> NodeAttributes:

@@ -112,7 +112,12 @@ class DirtyMap:
         return ids
 
     def entry(self, chunk_id: ChunkId, io: ChunkStore, clip: Box) -> DirtyChunk:
-        """Return the chunk, which is made if it is not dirty yet."""
+        """Return the chunk, which is made if it is not dirty yet.
+
+        Raises
+        ------
+        StructureChanged : its array is gone.
+        """
         with self._lock:
             chunk = self.chunks.get(chunk_id)
             if chunk is None:
@@ -120,7 +125,8 @@ class DirtyMap:
                 unit = io.unit(index)
                 known = self._units.get((array, unit)) or DirtyUnit(array, unit, io)
                 chunk = DirtyChunk(known, index, clip)
-                self._put(chunk_id, chunk)
+                array.check()
+                self._add(chunk_id, chunk)
             return chunk
 
     def units(self, ids: Iterable[ChunkId]) -> list[DirtyUnit]:
@@ -289,17 +295,16 @@ class DirtyMap:
                 chunk.unit.io = io
                 if left is None:
                     self._remove(chunk_id, chunk)
-                else:
-                    if len(chunk.unit.chunks) == 1:
-                        chunk.unit.basis = Basis()  # it was put there just now
-                        chunk.unit.attempts.clear()
-                    # In its place: those who look without a lock must find one of them.
-                    self.chunks[chunk_id] = chunk.unit.chunks[chunk.index] = left
-            if left is not None:
-                left.nbytes = left.memory
-                self._take(left.nbytes - chunk.nbytes)
-                if self._journal is not None:
-                    self._journal.retracted(left.unit.io, left.index, box, left.unit.basis)
+                    return chunk
+                if len(chunk.unit.chunks) == 1:
+                    chunk.unit.basis = Basis()  # it was put there just now
+                    chunk.unit.attempts.clear()
+                # In its place: those who look without a lock must find one of them.
+                self.chunks[chunk_id] = chunk.unit.chunks[chunk.index] = left
+            left.nbytes = left.memory
+            self._take(left.nbytes - chunk.nbytes)
+            if self._journal is not None:
+                self._journal.retracted(left.unit.io, left.index, box, left.unit.basis)
             return chunk
 
     @property
@@ -319,11 +324,6 @@ class DirtyMap:
             with self._lock:
                 self._journal.settled(is_clean=not self.chunks)
 
-    def _put(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Add a chunk. Raises StructureChanged if its array is gone."""
-        chunk_id[0].check()
-        self._add(chunk_id, chunk)
-
     def _add(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         self.chunks[chunk_id] = chunk
         chunk.unit.chunks[chunk.index] = chunk
@@ -332,12 +332,6 @@ class DirtyMap:
 
     def _remove(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
         """Remove a chunk. The caller holds both locks."""
-        self._take_out(chunk_id, chunk)
-        if self._journal is not None:
-            self._journal.stored(chunk.unit.io, chunk.index, is_last=not self.chunks)
-
-    def _take_out(self, chunk_id: ChunkId, chunk: DirtyChunk) -> None:
-        """Take a chunk out, which the journal keeps. The caller holds both locks."""
         del self.chunks[chunk_id]
         of_array = self._of_array[chunk_id[0]]
         del of_array[chunk_id]
@@ -348,6 +342,8 @@ class DirtyMap:
         if not unit.chunks:
             del self._units[unit.array, unit.index]
         self._take(-chunk.nbytes)
+        if self._journal is not None:
+            self._journal.stored(unit.io, chunk.index, is_last=not self.chunks)
 
     @staticmethod
     def _tell_journal(journal: Journal, unit: DirtyUnit) -> None:

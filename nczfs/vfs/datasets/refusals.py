@@ -70,7 +70,7 @@ class Refusals:
             if is_known:
                 return
             while len(self._notes) > NOTES_MAX:
-                self._notes.pop(next(iter(self._notes)))
+                self._notes.popitem(last=False)
             self.revision = next(self._revisions)
         self._changed(prefix)
 

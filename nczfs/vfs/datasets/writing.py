@@ -157,8 +157,8 @@ class WritingView(OpenFile):
             self._store()  # another handle has completed the record meanwhile
         with self._lock, _named(self._place):
             self._answered = max(self._answered, writes)
-            if self._growing is not None and has_written:
-                self._growing.check_whole(self)
+            if growing is not None and has_written:
+                growing.check_whole(self)
 
     def close(self) -> None:
         try:

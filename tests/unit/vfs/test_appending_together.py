@@ -16,7 +16,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from nczfs.engine.dataset import Engine
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.space import Survives
@@ -25,14 +24,14 @@ from nczfs.library.opening import open_zmap
 from nczfs.vfs.base import AttributeChanges, HandleNo
 from nczfs.vfs.datasets.arraysfile import ArraysFile
 from nczfs.vfs.filesystem import PAGE_BYTES, TreeFileSystem
-from nczfs.vfs.tree import VfsOptions, mount_tree
+from nczfs.vfs.tree import VfsOptions
 from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.between import take_once
 from tests.support.gated import WAIT_S, GatedZMap
 from tests.support.killed import Kept, left_by, recovered
-from tests.support.trees import find, read, tree_over
+from tests.support.trees import find, read, tree_and_engine_over, tree_over
 from tests.support.writing import close, open_file, write
 
 WIDTH, ROUNDS = 5, 25
@@ -406,23 +405,13 @@ def test_the_journal_keeps_appended_records_that_have_no_place_yet(
 ) -> None:
     """SEMANTICS W21: its old files go when all that stands in them is stored, records too."""
     monkeypatch.setattr(spool_log, "FILE_BYTES", 300)
-    engines: list[Engine] = []
-
-    def new_engine(*arguments: Any) -> Engine:
-        engines.append(Engine(*arguments))
-        return engines[-1]
-
     options = VfsOptions(
         engine=EngineOptions(cache_bytes_max=0, flush_age_s=None),
         read_only=False,
         spool_dir=tmp_path / "spool",
         survives=Survives.KILL,
     )
-    with (
-        mock.patch("nczfs.vfs.tree.open_store", return_value=Kept(memory)),
-        mock.patch("nczfs.vfs.tree.Engine", new_engine),
-    ):
-        fs = mount_tree("memory://store", None, options)
+    fs, engine = tree_and_engine_over(Kept(memory), options)
     appending = open_file(fs, RAW, os.O_WRONLY | os.O_APPEND)
     fs.write(appending, 2 * RECORD_BYTES, np.array(record(1, 1), "<i4").tobytes())
     others = open_file(fs, RAW, os.O_RDWR)
@@ -432,7 +421,7 @@ def test_the_journal_keeps_appended_records_that_have_no_place_yet(
         ThreadPoolExecutor(1) as threads,
         memory.stopping("write", "d.zarr/r/.zarray") as claiming,
     ):
-        stored = threads.submit(engines[0].writeback._store_aged, time.monotonic())
+        stored = threads.submit(engine.writeback._store_aged, time.monotonic())
         assert claiming.reached.wait(WAIT_S)
         claiming.open(Unavailable("the store went away"))
         assert stored.result(WAIT_S), "records are left"

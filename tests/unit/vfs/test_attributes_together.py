@@ -21,11 +21,12 @@ from nczfs.vfs.tree import VfsOptions, mount_tree
 from nczfs.zmap.registry import open_store
 from tests.support.between import take_once
 from tests.support.copies import new_url
+from tests.support.gated import WAIT_S
 from tests.support.trees import find, tree_over
 from tests.support.writing import close, open_file
 
 ATTRIBUTES = "datasets/d.zarr/v/attributes"
-WAIT_S, ASIDE_S = 60.0, 0.5
+ASIDE_S = 0.5
 
 
 @pytest.fixture(params=["nczarr-L3", "zarr2", "zarr3"])

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from unittest import mock
 
 import pytest
 
-from nczfs.engine.dataset import Engine
 from nczfs.engine.metadata.edits import Edits
 from nczfs.engine.options import EngineOptions
 from nczfs.engine.writing.dirtymap import DirtyMap
@@ -28,7 +27,7 @@ from nczfs.zmap.keys import parse_prefix
 from nczfs.zmap.wrappers import Prefixed
 from tests.conftest import ExpectedWarnings
 from tests.support.gated import WAIT_S, GatedZMap
-from tests.support.trees import tree_over
+from tests.support.trees import tree_and_engine_over
 from tests.support.writing import open_file
 
 RAW = "datasets/d.zarr/v/values.raw"
@@ -58,19 +57,6 @@ class Mount:
         self.writeback._store_aged(time.monotonic())
 
 
-@contextmanager
-def engines_noted() -> Iterator[list[Engine]]:
-    """The engines that mounts get."""
-    engines: list[Engine] = []
-
-    def new_engine(*arguments: Any) -> Engine:
-        engines.append(Engine(*arguments))
-        return engines[-1]
-
-    with mock.patch("nczfs.vfs.tree.Engine", new_engine):
-        yield engines
-
-
 @pytest.fixture
 def mount(tmp_path: Path, expected_warnings: ExpectedWarnings) -> Iterator[Mount]:
     for text in ("has removed or replaced it since it was opened", "not stored at its last close"):
@@ -79,11 +65,10 @@ def mount(tmp_path: Path, expected_warnings: ExpectedWarnings) -> Iterator[Mount
     with open_zmap(Prefixed(memory, parse_prefix("d.zarr")), "w") as root:
         root.create_dimension("x", 6)
         root.create_variable("v", ("x",), "<i4", chunks=(6,))[:] = 1
-    engine = EngineOptions(flush_age_s=None)
-    options = VfsOptions(engine=engine, read_only=False, spool_dir=tmp_path / "spool")
-    with engines_noted() as engines:
-        fs = tree_over(memory, options, "memory://store")
-    yield Mount(fs, memory, engines[0].writeback)
+    engine_options = EngineOptions(flush_age_s=None)
+    options = VfsOptions(engine=engine_options, read_only=False, spool_dir=tmp_path / "spool")
+    fs, engine = tree_and_engine_over(memory, options)
+    yield Mount(fs, memory, engine.writeback)
     fs.close()
 
 
@@ -157,11 +142,10 @@ def test_an_fsync_hears_of_it_whenever_the_new_length_is_refused(
     make("<i4")
     engine_options = EngineOptions(cache_bytes_max=0, flush_age_s=None)
     options = VfsOptions(engine=engine_options, read_only=False, spool_dir=tmp_path)
-    with engines_noted() as engines:
-        fs = tree_over(memory, options)
+    fs, engine = tree_and_engine_over(memory, options)
     handle = open_file(fs, RAW)
     fs.write(handle, 0, bytes([1, 0, 0, 0]))
-    engines[0].writeback.flush()
+    engine.writeback.flush()
     make("<f8")
     drop, found = Edits.drop, list[BaseException | None]()
 
@@ -174,7 +158,7 @@ def test_an_fsync_hears_of_it_whenever_the_new_length_is_refused(
 
     with monkeypatch.context() as patched, suppress(StructureChanged):
         patched.setattr(Edits, "drop", drop_and_sync)
-        engines[0].changed()[0].store()
+        engine.changed()[0].store()
     assert [type(each) for each in found] == [StructureChanged]
     with suppress(StructureChanged):
         fs.flush(handle)

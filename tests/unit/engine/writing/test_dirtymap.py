@@ -23,10 +23,10 @@ from nczfs.testing.faults import Fault, Faulty
 from nczfs.zmap.base import ABSENT, Features, Version
 from nczfs.zmap.keys import parse_key, parse_prefix
 from nczfs.zmap.memory import MemoryZMap
+from tests.support.gated import WAIT_S
 from tests.support.spooling import CHUNK, CHUNK_BYTES, Mount, mounted, new_memory
 
 CLIP = Box((0,), (CHUNK,))
-WAIT_S = 60.0
 
 
 class Undated(Faulty):
