@@ -284,10 +284,10 @@ class Dataset(Hierarchy):
         """Forget a node and all below it, including chunks, so that the store is asked again."""
         super().forget(path)
         prefix = self.prefix(path)
-        before = self._stored_arrays(prefix)  # in place of one that is over, another may come soon
+        before = self.stored_arrays(prefix)  # in place of one that is over, another may come soon
         self._undescribe(path)
-        self._forget_chunks({*before, *self._stored_arrays(prefix)})
-        for array in self._stored_arrays(prefix):
+        self._forget_chunks({*before, *self.stored_arrays(prefix)})
+        for array in self.stored_arrays(prefix):
             array.doubts += 1
 
     def open_node(self, path: str) -> OpenNode:
@@ -303,8 +303,7 @@ class Dataset(Hierarchy):
         self.engine.arrays.nodes.end(self._metadata.zmap, prefix)
         self._end_arrays(prefix, "the variable was removed")
         self.forget(path)
-        self._metadata.forget(prefix)
-        self._metadata.changed(Key(prefix))
+        self.forget_documents(path)
 
     @contextmanager
     def undescribed(self, path: str, why: str) -> Iterator[None]:
@@ -312,7 +311,7 @@ class Dataset(Hierarchy):
         prefix = self.prefix(path)
         self._end_arrays(prefix, why)
         with self.engine.arrays.gate.closed(prefix), self._arrays_lock:
-            for array in self._stored_arrays(prefix):
+            for array in self.stored_arrays(prefix):
                 array.end(why)
             for known in [known for known in self._arrays if is_within(known, path)]:
                 del self._arrays[known]
@@ -410,7 +409,7 @@ class Dataset(Hierarchy):
 
     def forget_clean(self) -> None:
         """Forget chunks and documents without unsaved changes, so that the store is asked again."""
-        self._forget_chunks(self._stored_arrays(self.root))
+        self._forget_chunks(self.stored_arrays(self.root))
         self._metadata.forget(self.root)
 
     def delete_documents(self, keys: Iterable[str]) -> None:
@@ -471,6 +470,10 @@ class Dataset(Hierarchy):
         self.used_dimensions.changed(path)
         self._tell_edited(self.prefix(path))
 
+    def stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
+        """Return the arrays at and below a prefix that are open or have chunks in memory."""
+        return self.engine.arrays.within(self._metadata.zmap, prefix)
+
     def _forget_chunks(self, arrays: Iterable[StoredArray]) -> None:
         for array in arrays:
             self.engine.cache.discard(array)
@@ -478,12 +481,9 @@ class Dataset(Hierarchy):
 
     def _end_arrays(self, prefix: Prefix, why: str) -> None:
         """End the arrays at and below a prefix; nothing that was written to them is kept."""
-        for array in self._stored_arrays(prefix):
+        for array in self.stored_arrays(prefix):
             array.end(why)
             self.engine.writeback.drop(array, lambda _: False)
-
-    def _stored_arrays(self, prefix: Prefix) -> list[StoredArray]:
-        return self.engine.arrays.within(self._metadata.zmap, prefix)
 
 
 def open_dataset(

@@ -57,6 +57,14 @@ class Sent:
         return cls(int(size), int(crc), tuple((int(start), int(stop)) for start, stop in ranges))
 
 
+@frozen
+class ObjectCopy:
+    """A version of an object that is a copy of another object."""
+
+    source: Stat
+    version: Version
+
+
 def _nothing(part: ByteRange) -> Buffer:
     raise AssertionError(part)
 
@@ -119,6 +127,21 @@ class Basis:
         if version is None or version in self.versions:
             return self
         return replace(self, versions=(*self.versions, version)[-_KEPT:])
+
+    def is_upon(self, stat: Stat, resolution_ns: int) -> bool:
+        """Return whether an object is surely not newer than what was written. Does not read it.
+
+        Parameters
+        ----------
+        resolution_ns : that of the times of its store.
+        """
+        if stat.version in self.versions:
+            return True
+        return stat.stored_ns is not None and stat.stored_ns + resolution_ns <= self.written_ns
+
+    def upon_copy(self, copy: ObjectCopy, resolution_ns: int) -> Basis:
+        """Return the basis with the copy of an object, too, unless that may be newer."""
+        return self.upon(copy.version) if self.is_upon(copy.source, resolution_ns) else self
 
     def sending(self, attempt: Sent) -> Basis:
         """Return the basis with one more thing that was sent, as far as there is room for them."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -18,19 +15,13 @@ from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore, UnitIndex
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.spool.basis import Basis, Sent
-from nczfs.engine.spool.disk import disk
 from nczfs.engine.spool.entries import (
     SpoolEntry,
-    add_record,
     copied,
-    heading,
     heading_of,
-    read_records,
-    write_records,
 )
-from nczfs.engine.spool.records import FileData, Packed, Record, packed, size_of
-from nczfs.engine.spool.space import Spool, Survives
-from nczfs.errors import NczfsError, NoSpace, SpoolError, Unavailable
+from nczfs.engine.spool.records import FileData, Record
+from nczfs.errors import SpoolError
 from nczfs.formats.elementtypes import data_type
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
@@ -45,8 +36,8 @@ RECORDS: Final = 2  # of a chunk at least
 CHUNK: Final = "chunk"  # is the record of one; its bytes are a bit for each element: written?
 VALUES: Final = "values"  # of the chunk in C order, in native byte order
 SENDING: Final = "sending"  # may follow: an object that was sent to the store later
+UPON: Final = "upon"  # may follow: another version of the object that it may be put over
 ENCODED: Final = "encoded"  # as the codecs of the array have them: elements of variable length
-DESCRIPTION_BYTES: Final = 1024  # what an entry counts for besides its values
 
 
 @frozen
@@ -119,25 +110,6 @@ class ChunkDetails:
         return replace(self, shape=tuple(map(max, self.shape, other.shape)))
 
 
-@frozen(slots=False)
-class Attempt:
-    """An object that is sent to the store, as entries record it.
-
-    Attributes
-    ----------
-    is_whole : whether it has all elements of the entry, or newer ones.
-    """
-
-    sent: Sent
-    is_whole: bool
-
-    @cached_property
-    def record(self) -> Packed:
-        """The record of an entry that says so."""
-        document = {"is": SENDING, "sent": self.sent.document(), "is_whole": self.is_whole}
-        return packed(document)
-
-
 @frozen
 class RetractedPart:
     """Elements of a chunk that do not count any more, although they were written before."""
@@ -204,89 +176,6 @@ class WrittenPart:
         np.copyto(values, given, where=flags)
 
 
-@dataclass(eq=False, slots=True)
-class Saved:
-    """A chunk in the spool.
-
-    `_lock` guards `nbytes` and `recorded`, and is held while the file becomes longer.
-
-    Attributes
-    ----------
-    nbytes : its share of the spool's budget.
-    revision : of the chunk that it has.
-    values : maps the values of the chunk from the file; None if that is impossible. Each use maps
-        anew, because a mapped file takes a descriptor. Raises Unavailable.
-    flags : reads from the file which elements were written. Raises Unavailable.
-    recorded : what it says was sent to the store, and whether that has all elements of the entry.
-    """
-
-    spool: Spool
-    path: Path
-    nbytes: int
-    revision: int
-    values: Callable[[], Values] | None
-    flags: Callable[[], Values]
-    recorded: dict[Sent, bool] = field(default_factory=dict)
-    _added_bytes: int = 0
-    _is_over: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def record(self, attempts: Iterable[Attempt]) -> None:
-        """Add what is sent to the store, if there is room. Never raises.
-
-        All this together takes no more room than the rest of the entry.
-        """
-        with self._lock:
-            for each in attempts:
-                if self._is_over or self.recorded.get(each.sent) in {True, each.is_whole}:
-                    continue
-                try:
-                    self._add(each.record)
-                except NczfsError as error:
-                    log.info("`nczfs recover` may take it for another client's: %s", error)
-                else:
-                    self.recorded[each.sent] = each.is_whole
-
-    def _add(self, record: Packed) -> None:
-        size = size_of(record)
-        if size > self.nbytes - 2 * self._added_bytes:
-            raise NoSpace(f"{self.path}: what was sent to the store takes {size} bytes")
-        self.spool.reserve(size)
-        try:
-            add_record(self.path, record)
-        except BaseException:
-            self.spool.reserve(-size)
-            raise
-        self.nbytes += size
-        self._added_bytes += size
-
-    def end(self) -> int:
-        """Let the entry as it is from now on. Returns its share of the spool's budget."""
-        with self._lock:
-            self._is_over = True
-            return self.nbytes
-
-
-@frozen
-class Frozen:
-    """The unsaved elements of a chunk at one time.
-
-    Attributes
-    ----------
-    values : of the whole chunk; they do not change any more.
-    flags : which elements were written; None: all that lie in the array.
-    version : of the object that the other elements came from, if known.
-    revision : of the chunk at that time.
-    basis : what the stored chunk was when it was written to.
-    """
-
-    values: Values
-    flags: Values | None
-    version: Version | None
-    revision: int
-    basis: Basis = field(default_factory=Basis)
-
-
 @frozen(kw_only=True)
 class KeptChunk(SpoolEntry):
     """Elements of a chunk of the array at the prefix `key`; without any, the array was longer.
@@ -319,6 +208,9 @@ class KeptChunk(SpoolEntry):
         whole = WrittenPart(details.clip, second.data, first.data, is_encoded)
         done_by: list[Sent] = []
         for record in later:
+            if record.document["is"] == UPON:
+                basis = basis.upon(Version(str(record.document["version"])))
+                continue
             attempt = Sent.parsed(record.document["sent"])
             if record.document["is_whole"]:
                 done_by.append(attempt)
@@ -415,77 +307,6 @@ class KeptChunk(SpoolEntry):
         with open(target, "xb") as file:
             np.save(file, record)
         return target
-
-
-def save_chunk(
-    spool: Spool,
-    io: ChunkStore,
-    index: ChunkIndex,
-    frozen: Frozen,
-    reason: str,
-    *,
-    always: bool = False,
-) -> Saved:
-    """Put a chunk into the spool. Raises NoSpace, Unavailable, CodecError.
-
-    Parameters
-    ----------
-    always : whether there is room in the budget of the spool or not.
-    """
-    array = io.array
-    is_mappable = array.dtype.vlen is None
-    if is_mappable:
-        values = np.ascontiguousarray(frozen.values).reshape(-1).view(np.uint8)
-    else:
-        values = np.frombuffer(bytes(io.pipeline(index).encode(frozen.values)), np.uint8)
-    flags = np.packbits(frozen.flags) if frozen.flags is not None else None
-    unit = io.unit(index)
-    details = ChunkDetails.of(array, index, unit).document() | frozen.basis.document()
-    nbytes = values.nbytes + (flags.nbytes if flags is not None else 0) + DESCRIPTION_BYTES
-    spool.reserve(nbytes, always=always)
-    try:
-        with spool.log.lock:
-            begun, prefix = spool.new_path(io.key(unit)), io.prefix
-            spool.moves.begin(begun)
-        try:
-            first = packed({"is": CHUNK, **heading(spool.url, prefix, reason), **details}, flags)
-            kind = VALUES if is_mappable else ENCODED
-            records = [first, packed({"is": kind}, values, at=size_of(first))]
-            path = write_records(begun, records)
-        except BaseException:
-            spool.moves.end(begun)
-            raise
-    except BaseException:
-        spool.reserve(-nbytes)
-        raise
-    mapped = None
-    if is_mappable and values.nbytes:
-        offset = sum(map(size_of, records)) - values.nbytes
-        mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
-    recorded = dict.fromkeys(frozen.basis.sent, False)
-    return Saved(spool, path, nbytes, frozen.revision, mapped, partial(_flags, path), recorded)
-
-
-def discard(spool: Spool, saved: Saved) -> None:
-    """Remove a chunk from the spool; what is mapped of it stays readable."""
-    with contextlib.suppress(OSError, NczfsError):
-        saved.path.unlink()
-        if spool.survives is Survives.POWER:
-            spool.sync()
-        spool.moves.end(saved.path)
-    spool.reserve(-saved.end())
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Values:
-    with disk(path):
-        return np.memmap(path, dtype, "r", offset, shape).view(np.ndarray)
-
-
-def _flags(path: Path) -> Values:
-    try:
-        return KeptChunk.parsed(path, read_records(path, RECORDS)).flags()
-    except (SpoolError, OSError) as error:
-        raise Unavailable(f"what was written can no longer be read: {error}") from error
 
 
 def _counts(numbers: list[Any]) -> tuple[int, ...]:

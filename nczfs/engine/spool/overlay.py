@@ -157,10 +157,7 @@ def may_replace(zmap: ZMap, stat: Stat | None, basis: Basis) -> bool:
     """
     if stat is None:
         return not basis.versions or ABSENT in basis.versions
-    if stat.version in basis.versions:
-        return True
-    resolution_ns = zmap.features.time_resolution_ns
-    if stat.stored_ns is not None and stat.stored_ns + resolution_ns <= basis.written_ns:
+    if basis.is_upon(stat, zmap.features.time_resolution_ns):
         return True
     return any(each.is_in(zmap, stat) for each in basis.sent)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from nczfs.engine.dataset import Dataset
 from nczfs.engine.metadata.changes import RenameMember
+from nczfs.engine.spool.basis import ObjectCopy
 from nczfs.engine.structure.ownership import RENAMING, check_no_dependent, makes_a_node
 from nczfs.engine.structure.removal import delete_keys
 from nczfs.engine.structure.replacing import (
@@ -47,7 +48,7 @@ from nczfs.messages import shown
 from nczfs.model.hierarchy import GroupHeader
 from nczfs.plaindata import frozen
 from nczfs.zmap import keys
-from nczfs.zmap.base import Stat, Version, ZMap
+from nczfs.zmap.base import Stat, ZMap
 from nczfs.zmap.keys import Key, Prefix, join
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ def _rename(dataset: Dataset, path: str, goal: str) -> None:
             renaming.store()
             narrow = closed.enter_context(dataset.moving(path))
             renaming.copy_changed()
+            renaming.note_copies()
             closed.enter_context(dataset.copy.leaving(path))
             renaming.commit()
             dataset.moved(path, goal)
@@ -195,7 +197,7 @@ class _Renaming:
 
     Attributes
     ----------
-    copied : versions of the objects that were copied, by their keys below the old prefix.
+    copied : the copies of objects, by the keys of these below the old prefix.
     tried : keys of which there may be copies.
     is_listed : whether the group may list the new name.
     is_unmarked : whether the mark of the new place may be gone.
@@ -204,7 +206,7 @@ class _Renaming:
     dataset: Dataset
     path: str
     goal: str
-    copied: dict[Key, Version] = field(default_factory=dict)
+    copied: dict[Key, ObjectCopy] = field(default_factory=dict)
     tried: set[Key] = field(default_factory=set)
     is_listed: bool = False
     is_unmarked: bool = False
@@ -280,7 +282,7 @@ class _Renaming:
         for _ in range(ROUNDS_MAX):
             stats = self._stats()
             self._drop_gone({stat.key for stat in stats})
-            left = [stat for stat in stats if self.copied.get(stat.key) != stat.version]
+            left = [stat for stat in stats if not self._is_copied(stat)]
             last = [stat for stat in left if self._shows_the_node(stat.key)]
             if before := [stat for stat in left if stat not in last]:
                 is_referred = False
@@ -294,6 +296,11 @@ class _Renaming:
                 return
             self._copy(last)
         raise Unavailable(f"/{self.path}: other clients kept changing it")
+
+    def note_copies(self) -> None:
+        """Have what was written meanwhile rest upon the copies of chunks, too. Never raises."""
+        dataset, arrays = self.dataset, self.dataset.stored_arrays(self.prefix)
+        dataset.engine.writeback.note_copies(arrays, self.copied, dataset.zmap)
 
     def commit(self) -> None:
         """Switch to the new name for all readers."""
@@ -362,6 +369,10 @@ class _Renaming:
         above, _, name = key.rpartition("/")
         return above == self.prefix and makes_a_node(name)
 
+    def _is_copied(self, stat: Stat) -> bool:
+        copy = self.copied.get(stat.key)
+        return copy is not None and copy.source.version == stat.version
+
     def _drop_gone(self, there: set[Key]) -> None:
         gone = [key for key in self.copied if key not in there]
         if gone:
@@ -375,10 +386,10 @@ class _Renaming:
         def copy(stat: Stat) -> None:
             self.tried.add(stat.key)
             try:
-                self.dataset.zmap.copy(stat, self._new_key(stat.key))
+                version = self.dataset.zmap.copy(stat, self._new_key(stat.key))
             except (Conflict, NoSuchObject):
                 return  # it was changed, and is checked again
-            self.copied[stat.key] = stat.version
+            self.copied[stat.key] = ObjectCopy(stat, version)
 
         self._each(copy, stats)
 

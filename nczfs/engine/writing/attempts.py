@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.chunks import Attempt, Saved
+from nczfs.engine.spool.saved import Attempt, Saved
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
 from nczfs.engine.spool.basis import Basis, sent
-from nczfs.engine.spool.chunks import Attempt, Frozen, Saved
+from nczfs.engine.spool.saved import Attempt, Frozen, Saved
 from nczfs.engine.weight import weight_held
 from nczfs.engine.writing.attempts import Attempts
 from nczfs.engine.writing.snapshot import Snapshot
@@ -440,6 +440,7 @@ class DirtyChunk:
         if self.gone or least >= saved.revision:
             return saved
         self.saved = saved
+        saved.rest_upon(self.unit.basis.versions, self.settled)
         return old
 
     def park(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
@@ -16,7 +16,7 @@ from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
-from nczfs.engine.spool.basis import Basis
+from nczfs.engine.spool.basis import Basis, ObjectCopy
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.writing.attempts import record_attempts
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
@@ -25,7 +25,8 @@ from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Part, Version
+from nczfs.zmap.base import ABSENT, Part, Version, ZMap
+from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
@@ -232,6 +233,33 @@ class DirtyMap:
             unit.basis = replace(unit.basis, appended_from=first)
             if self._journal is not None:
                 self._tell_journal(self._journal, unit)
+
+    def note_copies(
+        self, arrays: Collection[StoredArray], copies: Mapping[Key, ObjectCopy], zmap: ZMap
+    ) -> None:
+        """Note that units were copied: what is not stored of them may be put over the copies.
+
+        The caller sees to it that none of them is stored meanwhile.
+
+        Parameters
+        ----------
+        arrays : whose units may have been copied.
+        copies : by the keys of the units, in their store.
+        """
+        resolution_ns = zmap.features.time_resolution_ns
+        with self._lock:
+            units = [unit for unit in self._units.values() if unit.array in arrays]
+        for unit in units:
+            copy = copies.get(unit.io.key(unit.index))
+            if copy is None:
+                continue
+            with unit.lock:
+                unit.basis = unit.basis.upon_copy(copy, resolution_ns)
+                if self._journal is not None:
+                    self._tell_journal(self._journal, unit)
+                for chunk in list(unit.chunks.values()):
+                    if chunk.saved is not None:
+                        chunk.saved.rest_upon(unit.basis.versions, chunk.settled)
 
     def fail(self, unit: DirtyUnit, error: NczfsError) -> list[DirtyChunk]:
         """End a flush that failed. Returns its chunks."""

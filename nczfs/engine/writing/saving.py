@@ -6,7 +6,7 @@ import logging
 
 from nczfs.engine.chunks.base import ChunkStore
 from nczfs.engine.retrying import StoreHealth
-from nczfs.engine.spool.chunks import Frozen, Saved, discard, save_chunk
+from nczfs.engine.spool.saved import Frozen, Saved, discard, save_chunk
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 
 from nczfs.buffers import Values
@@ -16,7 +16,7 @@ from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, Trouble
-from nczfs.engine.spool.basis import Basis
+from nczfs.engine.spool.basis import Basis, ObjectCopy
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
@@ -29,6 +29,8 @@ from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.messages import counted
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
+from nczfs.zmap.base import ZMap
+from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
@@ -231,6 +233,12 @@ class WriteBack:
         as `Flusher.flush`.
         """
         self._flusher.flush(self._dirty.ids(is_wanted))
+
+    def note_copies(
+        self, arrays: Collection[StoredArray], copies: Mapping[Key, ObjectCopy], zmap: ZMap
+    ) -> None:
+        """As `DirtyMap.note_copies`."""
+        self._dirty.note_copies(arrays, copies, zmap)
 
     def has_stored(self, unit_id: ChunkId) -> bool:
         """Return whether this process stored a unit lately. Takes no lock."""

@@ -18,19 +18,18 @@ from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.spool.basis import Basis, Sent
-from nczfs.engine.spool.chunks import (
+from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
+from nczfs.engine.spool.contents import read_entry
+from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
+from nczfs.engine.spool.records import packed
+from nczfs.engine.spool.saved import (
     DESCRIPTION_BYTES,
     Attempt,
-    ChunkDetails,
     Frozen,
-    KeptChunk,
     Saved,
     discard,
     save_chunk,
 )
-from nczfs.engine.spool.contents import read_entry
-from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
-from nczfs.engine.spool.records import packed
 from nczfs.engine.spool.space import Spool
 from nczfs.errors import NoSpace, SpoolError, Unavailable
 from nczfs.formats.elementtypes import data_type
@@ -280,6 +279,21 @@ def test_what_was_sent_is_added_to_an_entry_once_and_not_after_its_end(spool: Sp
     saved.end()
     saved.record([Attempt(Sent(4, 4, ((0, 4),)), True)])
     assert saved.path.read_bytes() == data
+
+
+def test_a_copy_of_its_object_is_added_once_and_not_if_newer_elements_were_stored(
+    spool: Spool,
+) -> None:
+    """Put over what this client stored later, it would bring back what it has replaced."""
+    what = Frozen(np.zeros(3, "i4"), None, Version("1"), 5, Basis(7, (Version("1"),)))
+    saved = save(spool, chunk_io("<i4", (3,)), what)
+    saved.rest_upon([Version("1"), Version("2")], 5)
+    assert kept(saved.path).basis.versions == ("1",)
+    saved.rest_upon([Version("1"), Version("2")], 4)
+    size = saved.path.stat().st_size
+    saved.rest_upon([Version("2")], 4)
+    assert kept(saved.path).basis.versions == ("1", "2")
+    assert saved.path.stat().st_size == size
 
 
 def test_what_is_added_that_makes_no_sense_is_refused(spool: Spool) -> None:

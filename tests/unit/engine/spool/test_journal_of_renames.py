@@ -19,7 +19,7 @@ import pytest
 from nczfs.engine.dataset import Dataset, Engine, open_dataset
 from nczfs.engine.metadata.documents import MetadataCache
 from nczfs.engine.options import EngineOptions, format_options
-from nczfs.engine.spool import chunks
+from nczfs.engine.spool import saved as saved_chunks
 from nczfs.engine.spool.entries import write_records
 from nczfs.engine.spool.records import Packed
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
@@ -69,8 +69,12 @@ class Mount:
         self.array = found.array(node)
 
     def write(self) -> None:
-        self.array.write_box(Box((0, 0), (1, 1)), np.array([[-1]], "i4"))
+        self.put(-1)
         self._is_written = True
+
+    def put(self, value: int) -> None:
+        """Write the first element."""
+        self.array.write_box(Box((0, 0), (1, 1)), np.array([[value]], "i4"))
 
     def save(self) -> None:
         """Put what is dirty into the spool, as when the store fails and memory is short."""
@@ -126,11 +130,18 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tupl
 def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a mount write in the last part of a rename, which has a step at each side of its record.
 
-    With `saving`, the spool gets what was written.
+    With `saving`, the spool gets what was written. With `storing`, the chunk was stored a moment
+    before, and is copied afterwards.
     """
 
-    def begin(mount: Mount, saving: bool = False) -> None:
-        copy_changed, moved = _Renaming.copy_changed, Dataset.moved
+    def begin(mount: Mount, saving: bool = False, storing: bool = False) -> None:
+        copy_rest, copy_changed = _Renaming.copy_rest, _Renaming.copy_changed
+        moved = Dataset.moved
+
+        def copying_first(renaming: _Renaming) -> None:
+            copy_rest(renaming)
+            if storing:
+                mount.put(-2)
 
         def copying(renaming: _Renaming) -> None:
             mount.write()
@@ -143,6 +154,7 @@ def writing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             moved(dataset, path, goal)
             mount.step()
 
+        monkeypatch.setattr(_Renaming, "copy_rest", copying_first)
         monkeypatch.setattr(_Renaming, "copy_changed", copying)
         monkeypatch.setattr(Dataset, "moved", moving)
 
@@ -176,6 +188,7 @@ def first_values(zmap: ZMap) -> dict[str, int]:
         }
 
 
+@pytest.mark.parametrize("storing", [False, True], ids=["", "stored before"])
 @pytest.mark.parametrize(
     ("format", "variable", "survives", "saving"),
     [
@@ -195,6 +208,7 @@ def test_killed_at_any_step_of_a_rename_it_is_put_back_where_the_node_is(
     variable: str,
     survives: Survives,
     saving: bool,
+    storing: bool,
 ) -> None:
     """SEMANTICS W21, W20."""
     path, _, rest = variable.partition("/")
@@ -204,7 +218,7 @@ def test_killed_at_any_step_of_a_rename_it_is_put_back_where_the_node_is(
         zmap, directory = make(format)
         mount = Mount(zmap, directory, variable, survives)
         mount.step_left = step
-        writing(mount, saving)
+        writing(mount, saving, storing)
         with suppress(Killed):
             Editor(mount.dataset, ".").rename(path, NEW)
         monkeypatch.undo()
@@ -287,16 +301,18 @@ def test_a_chunk_in_the_spool_follows_a_rename_though_another_variable_gets_the_
     mount.close()
 
 
+@pytest.mark.parametrize("storing", [False, True], ids=["", "stored before"])
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])
 def test_a_chunk_that_is_on_its_way_to_the_spool_follows_a_rename(
     make: Callable[[str], tuple[ZMap, Path]],
     monkeypatch: pytest.MonkeyPatch,
     survives: Survives,
+    storing: bool,
 ) -> None:
     """The last byte of its file is written when the variable has its new name."""
     zmap, directory = make("nczarr-L3")
     mount = Mount(zmap, directory, "v", survives)
-    copy_changed = _Renaming.copy_changed
+    copy_rest, copy_changed = _Renaming.copy_rest, _Renaming.copy_changed
     is_begun, is_renamed = Event(), Event()
 
     def slowly(path: Path, records: list[Packed]) -> Path:
@@ -306,14 +322,23 @@ def test_a_chunk_that_is_on_its_way_to_the_spool_follows_a_rename(
 
     with ThreadPoolExecutor(1) as threads:
 
+        def copying_first(renaming: _Renaming) -> None:
+            copy_rest(renaming)
+            if storing:  # so that the chunk is copied when it was written to again
+                mount.put(-2)
+
         def copying(renaming: _Renaming) -> None:
-            copy_changed(renaming)
+            if not storing:
+                copy_changed(renaming)
             mount.write()
             saved.append(threads.submit(mount.save))
             assert is_begun.wait(60)
+            if storing:
+                copy_changed(renaming)
 
         saved: list[Future[None]] = []
-        monkeypatch.setattr(chunks, "write_records", slowly)
+        monkeypatch.setattr(saved_chunks, "write_records", slowly)
+        monkeypatch.setattr(_Renaming, "copy_rest", copying_first)
         monkeypatch.setattr(_Renaming, "copy_changed", copying)
         Editor(mount.dataset, ".").rename("v", NEW)
         is_renamed.set()

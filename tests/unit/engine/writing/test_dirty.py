@@ -15,7 +15,7 @@ from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.options import MissingChunks
 from nczfs.engine.retrying import Retry
-from nczfs.engine.spool.chunks import Saved
+from nczfs.engine.spool.saved import Saved
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.attempts import Attempts
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit

@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 
 from nczfs.engine.chunks.loaded import ChunkId
-from nczfs.engine.spool import basis, chunks
+from nczfs.engine.spool import basis
+from nczfs.engine.spool import saved as saved_chunks
 from nczfs.engine.spool.basis import Sent
-from nczfs.engine.spool.chunks import Attempt, KeptChunk, Saved, save_chunk
+from nczfs.engine.spool.chunks import KeptChunk
 from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import add_record
 from nczfs.engine.spool.records import Packed
+from nczfs.engine.spool.saved import Attempt, Saved, save_chunk
 from nczfs.engine.spool.space import SUFFIX, Spool, Survives
 from nczfs.engine.writing import dirty, saving
 from nczfs.engine.writing.dirty import DirtyUnit
@@ -578,7 +580,7 @@ def test_an_attempt_that_an_entry_could_not_be_told_is_told_later_as_what_it_was
             raise NoSpace("full")
         add_record(path, record)
 
-    monkeypatch.setattr(chunks, "add_record", full)
+    monkeypatch.setattr(saved_chunks, "add_record", full)
     with mounted(memory, tmp_path / "spool") as mount:
         lose_an_answer_while_newer_elements_are_saved(mount)
         mount.zmap.arm(DOWN)
