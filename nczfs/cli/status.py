@@ -108,16 +108,16 @@ class Waiting:
     def __init__(self, path: str, *, is_terminal: bool) -> None:
         self._path = path
         self._is_terminal = is_terminal
-        self._told: tuple[str, str | None] | None = None
-        self._told_at = 0.0
+        self._shown: tuple[str, str | None] | None = None
+        self._shown_at = 0.0
 
     def look(self, status: Status, now: float) -> None:
         """Print a line about a status if it is time for one."""
         news = unsaved_text(status), status["last_error"]
-        age_s = now - self._told_at
-        is_news = news != self._told and (self._told is None or age_s >= NEWS_S)
+        age_s = now - self._shown_at
+        is_news = news != self._shown and (self._shown is None or age_s >= NEWS_S)
         if is_news or (self._is_terminal and age_s >= QUIET_S):
-            self._told, self._told_at = news, now
+            self._shown, self._shown_at = news, now
             complain("nczfs", f"{self._path}: waiting for {waiting_text(status)}")
 
 

@@ -45,7 +45,7 @@ def run(request: CommandLine) -> int:
                 progress.expect(found["of"])
             progress(found["chunks"] - before)
             before = found["chunks"]
-    return _told(found)
+    return _printed(found)
 
 
 def _answers(file: str, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -69,8 +69,8 @@ def _answers(file: str, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
         os.close(descriptor)
 
 
-def _told(found: dict[str, Any]) -> int:
-    """Say what came of it. Returns the status."""
+def _printed(found: dict[str, Any]) -> int:
+    """Print what came of it. Returns the status."""
     if found.get("kept") is None:
         complain("nczfs", found.get("problem") or "the mount has ended")
         return 1

@@ -130,7 +130,7 @@ class StoreHealth:
             self.error = error
 
 
-def told_first(errors: Iterable[NczfsError]) -> NczfsError:
+def error_to_raise(errors: Iterable[NczfsError]) -> NczfsError:
     """Return the error to raise of several: rather one that cannot be raised again.
 
     What may pass is tried again, and raised again if it fails. Changes that the dataset, or the

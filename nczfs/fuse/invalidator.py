@@ -205,16 +205,16 @@ class Invalidator:
             with self._changed:
                 self._telling = None
                 self._changed.notify_all()
-                while (told := self._take()) is None and not self._stopped:
+                while (taken := self._take()) is None and not self._stopped:
                     self._changed.wait()
-                if told is None or self._stopped:
+                if taken is None or self._stopped:
                     return
-                self._telling, self._telling_from = told, time.monotonic()
-            if isinstance(told, _Pages):
-                _put(told)
+                self._telling, self._telling_from = taken, time.monotonic()
+            if isinstance(taken, _Pages):
+                _put(taken)
             else:
-                _tell_kernel(told)
-            del told  # it may hold a chunk in memory
+                _tell_kernel(taken)
+            del taken  # it may hold a chunk in memory
 
     def _take(self) -> _Note | _Pages | None:
         """Take what to do next: first what the kernel is to forget."""

@@ -9,7 +9,7 @@ from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.dataset import Dataset, Engine
 from nczfs.engine.metadata.changes import attribute_subject
 from nczfs.engine.metadata.documents import MetadataCache
-from nczfs.engine.retrying import told_first
+from nczfs.engine.retrying import error_to_raise
 from nczfs.engine.structure.editor import Editor
 from nczfs.errors import NczfsError, StoreError
 from nczfs.formats.base import FormatOptions
@@ -101,7 +101,7 @@ class Editing:
             self._engine.withdrawn.add(place, subject, f"attribute {name!r}: {error}")
 
     def sync(self) -> None:
-        """Store every pending change. Raises one error, as `told_first`, after trying all."""
+        """Store every pending change. Raises one error, as `error_to_raise`, after trying all."""
         errors: list[NczfsError] = []
         for dataset in self._engine.changed():
             try:
@@ -109,4 +109,4 @@ class Editing:
             except NczfsError as error:
                 errors.append(error)
         if errors:
-            raise told_first(errors)
+            raise error_to_raise(errors)

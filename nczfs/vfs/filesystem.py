@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from typing import TypeVar
 
 from nczfs.buffers import Buffer
-from nczfs.engine.retrying import told_first
+from nczfs.engine.retrying import error_to_raise
 from nczfs.errors import (
     IsADirectory,
     NameTooLong,
@@ -376,7 +376,7 @@ class TreeFileSystem(FileSystem):
             except NczfsError as error:
                 errors.append(error)
         if errors:
-            raise told_first(errors)
+            raise error_to_raise(errors)
 
     def ending_text(self) -> str:
         return self._ending_text()

@@ -13,7 +13,7 @@ from nczfs.engine.metadata.consolidate import ConsolidatedCopy
 from nczfs.engine.metadata.hierarchy import Hierarchy
 from nczfs.engine.metadata.lengths import Lengths
 from nczfs.engine.metadata.refusedchanges import Listener
-from nczfs.engine.retrying import ENDED, Trouble, may_pass, told_first
+from nczfs.engine.retrying import ENDED, Trouble, error_to_raise, may_pass
 from nczfs.engine.writing.writeback import WriteBack
 from nczfs.errors import NczfsError
 from nczfs.model.hierarchy import Variable
@@ -137,7 +137,7 @@ class Storing:
             failures.append(error)
         self._writeback.settled()
         if failures:
-            raise told_first(failures)
+            raise error_to_raise(failures)
 
     def _later(self) -> frozenset[str]:
         """Return the paths of the nodes that get new lengths, and of what makes new ones visible.

@@ -12,7 +12,7 @@ from typing import TypeVar
 from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import ChunkId, LoadedChunk
 from nczfs.engine.pools import Pools
-from nczfs.engine.retrying import StoreHealth, may_pass, told_first
+from nczfs.engine.retrying import StoreHealth, error_to_raise, may_pass
 from nczfs.engine.weight import weight_of_values
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.dirtymap import DirtyMap
@@ -68,8 +68,8 @@ class Flusher:
 
         Raises
         ------
-        one error, as `told_first`, of a chunk that could not be stored; it stays dirty. StoreError,
-        CodecError. StructureChanged : what was written to an array is lost.
+        StoreError, CodecError : a chunk could not be stored, and stays dirty. StructureChanged :
+            what was written to an array is lost. Of several errors it is that of `error_to_raise`.
         """
         errors: list[NczfsError] = []
         answers = _Answers()
@@ -92,7 +92,7 @@ class Flusher:
             except StructureChanged as error:
                 errors.append(error)
         if errors:
-            raise told_first(errors)
+            raise error_to_raise(errors)
 
     def send(
         self,

@@ -44,7 +44,7 @@ class Saver:
                 saved = save_chunk(
                     self._spool, io, chunk.index, frozen, reason, always=self.is_ending
                 )
-                unneeded = self._told(chunk, saved)
+                unneeded = self._noted(chunk, saved)
                 if unneeded is not None:
                     discard(self._spool, unneeded)
             with chunk.lock:
@@ -61,7 +61,7 @@ class Saver:
                     return chunk.freeze(), unit.io
 
     @staticmethod
-    def _told(chunk: DirtyChunk, saved: Saved) -> Saved | None:
+    def _noted(chunk: DirtyChunk, saved: Saved) -> Saved | None:
         """Note that the spool has a chunk, which may have been sent since; as `DirtyChunk.save`."""
         unit = chunk.unit
         while True:
