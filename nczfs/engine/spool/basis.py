@@ -59,10 +59,18 @@ class Sent:
 
 @frozen
 class ObjectCopy:
-    """A version of an object that is a copy of another object."""
+    """A version of an object that is a copy of another object.
+
+    Attributes
+    ----------
+    resolution_ns : of the times of their store.
+    made_ns : when this process had made it, since 1970.
+    """
 
     source: Stat
     version: Version
+    resolution_ns: int
+    made_ns: int = field(default_factory=time.time_ns)
 
 
 def _nothing(part: ByteRange) -> Buffer:
@@ -139,9 +147,10 @@ class Basis:
             return True
         return stat.stored_ns is not None and stat.stored_ns + resolution_ns <= self.written_ns
 
-    def upon_copy(self, copy: ObjectCopy, resolution_ns: int) -> Basis:
+    def upon_copy(self, copy: ObjectCopy) -> Basis:
         """Return the basis with the copy of an object, too, unless that may be newer."""
-        return self.upon(copy.version) if self.is_upon(copy.source, resolution_ns) else self
+        is_older = copy.made_ns <= self.written_ns or self.is_upon(copy.source, copy.resolution_ns)
+        return self.upon(copy.version) if is_older else self
 
     def sending(self, attempt: Sent) -> Basis:
         """Return the basis with one more thing that was sent, as far as there is room for them."""

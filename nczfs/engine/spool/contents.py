@@ -58,13 +58,15 @@ class Logged:
     ----------
     name : what tells it from the others.
     item_size : of an element.
-    written_ns : when the first piece was written, since 1970.
+    revisions : those of the chunk since which it has each piece.
+    written_ns : when the first piece was written, since 1970; 0: the basis says it.
     """
 
     name: str
     details: ChunkDetails
     item_size: int
     pieces: list[WrittenPart | RetractedPart] = field(default_factory=list)
+    revisions: list[int] = field(default_factory=list)
     written_ns: int = 0
 
     def add(self, record: Record) -> None:
@@ -74,13 +76,26 @@ class Logged:
             raise ValueError(f"{data.size} bytes for {box.size} elements")
         if not self.pieces:
             self.written_ns = int(record.document.get("written_ns", 0))
-        self.pieces.append(WrittenPart(box, data))
+        self._append(WrittenPart(box, data), record)
 
     def retract(self, record: Record) -> None:
         """Void elements. Raises KeyError, TypeError, ValueError: they are not of this chunk."""
-        self.pieces.append(RetractedPart(self._box(record)))
+        self._append(RetractedPart(self._box(record)), record)
         if "shape" in record.document:  # the array does not grow for them
             self.details = replace(self.details, shape=_numbers(record.document["shape"]))
+
+    def keep_after(self, revision: int) -> bool:
+        """Forget the pieces of a revision and older ones. Returns whether any others are there."""
+        kept = [n for n, each in enumerate(self.revisions) if each > revision]
+        if len(kept) < len(self.pieces):
+            self.pieces = [self.pieces[n] for n in kept]
+            self.revisions = [self.revisions[n] for n in kept]
+            self.written_ns = 0
+        return bool(kept)
+
+    def _append(self, piece: WrittenPart | RetractedPart, record: Record) -> None:
+        self.revisions.append(int(record.document.get("revision", 0)))
+        self.pieces.append(piece)
 
     def _box(self, record: Record) -> Box:
         """Return the elements of a record, which are counted from the first one of the chunk."""
@@ -195,7 +210,11 @@ class LogContents:
                     known.retract(record)
             case "stored":
                 place = str(document["key"]), _numbers(document["index"])
-                self.chunks.pop(place, None)
+                known = self.chunks.get(place)
+                if "revision" not in document or known is None:
+                    self.chunks.pop(place, None)
+                elif not known.keep_after(int(document["revision"])):
+                    del self.chunks[place]
             case "grown":
                 self.grown[str(document["key"])] = ChunkDetails.parsed(document)
             case "placed":
@@ -238,7 +257,7 @@ class LogContents:
     def _logged(self, place: _Place, described: Logged) -> Logged:
         known = self.chunks.get(place)
         if known is None or not known.details.is_like(described.details):
-            known = self.chunks[place] = replace(described, pieces=[])
+            known = self.chunks[place] = replace(described, pieces=[], revisions=[])
         known.details = known.details.grown(described.details)
         return known
 

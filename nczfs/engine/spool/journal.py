@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class Journal:
         values: Values,
         basis: Basis,
         written_ns: int,
+        revision: int,
     ) -> None:
         """Note that elements of a chunk were written; the last such call counts.
 
@@ -65,6 +67,7 @@ class Journal:
         values : of the shape of the box, in native byte order, and of fixed size.
         basis : what the chunk is based on.
         written_ns : when the first unsaved elements of the chunk were written, since 1970.
+        revision : of the chunk that has them.
 
         Raises
         ------
@@ -84,7 +87,8 @@ class Journal:
             if not is_known:
                 number = next(self._numbers)
             records: list[Packed] = [] if is_known else [packed(_chunk(number, io, index))]
-            wrote = {"is": "wrote", "number": number, "start": box.start, "stop": box.stop}
+            at = {"start": box.start, "stop": box.stop, "revision": revision}
+            wrote = {"is": "wrote", "number": number, **at}
             if not is_known or index not in dirty:
                 records.append(packed(_basis(io, unit, basis)))
                 wrote["written_ns"] = written_ns
@@ -93,11 +97,26 @@ class Journal:
             dirty.add(index)
             self.log.hold(VALUES, self._records)
 
-    def rests(self, io: ChunkStore, unit: UnitIndex, basis: Basis) -> None:
-        """Note that a unit with dirty chunks has another basis. Never raises."""
+    def rests(
+        self,
+        io: ChunkStore,
+        unit: UnitIndex,
+        basis: Basis,
+        stored: Mapping[ChunkIndex, int] = MappingProxyType({}),
+    ) -> None:
+        """Note that a unit with dirty chunks has another basis. Never raises.
+
+        Parameters
+        ----------
+        stored : revisions of chunks: what was written until then is in the store.
+        """
         with self.log.lock:
-            if self._dirty.get((io.prefix, unit)):
-                self.log.note(_basis(io, unit, basis))
+            if dirty := self._dirty.get((io.prefix, unit)):
+                key, void = io.prefix, {i: each for i, each in stored.items() if i in dirty}
+                self.log.note(
+                    *({"is": "stored", "key": key, "index": i, "revision": void[i]} for i in void),
+                    _basis(io, unit, basis),
+                )
 
     def stored(self, io: ChunkStore, index: ChunkIndex, *, is_last: bool) -> None:
         """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""
@@ -112,20 +131,24 @@ class Journal:
                 self._dirty.pop(place, None)
             self._settle(void, is_clean=is_last)
 
-    def retracted(self, io: ChunkStore, index: ChunkIndex, box: Box, basis: Basis) -> None:
+    def retracted(
+        self, io: ChunkStore, index: ChunkIndex, box: Box, basis: Basis, revision: int
+    ) -> None:
         """Note that some elements of a chunk are void, and what the rest is based on. Never raises.
 
         Parameters
         ----------
         io : of the array as long as it is without them.
         box : which elements, counted from the first one of the chunk.
+        revision : of the chunk that is without them.
         """
         with self.log.lock:
             unit = io.unit(index)
             if index in self._dirty.get((io.prefix, unit), ()):
                 at = {"key": io.prefix, "index": index, "start": box.start, "stop": box.stop}
                 shape = io.array.shape
-                self.log.note({"is": "retracted", **at, "shape": shape}, _basis(io, unit, basis))
+                said = {"is": "retracted", **at, "shape": shape, "revision": revision}
+                self.log.note(said, _basis(io, unit, basis))
 
     def grown(
         self, prefix: Prefix, array: ArrayDescription, is_pending: Callable[[], bool]

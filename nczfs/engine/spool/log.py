@@ -5,9 +5,10 @@ It is a sequence of files, ``log.N``, of records:
 * ``log``: the format, the URL of the mount, and its process. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
 * ``basis``: what the chunks of a unit are based on, as in `Basis`; the last one counts.
-* ``wrote``: the elements of a box of a chunk; the first one has the time.
+* ``wrote``: the elements of a box of a chunk, and its revision; the first one has the time.
 * ``retracted``: the elements of a box of a chunk are void; the shape of the array without them.
-* ``stored``: what stands before it of a chunk is in the store, or will never be.
+* ``stored``: what stands before it of a chunk is in the store, or will never be; with a revision,
+  what belongs to that or an older one.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.
 * ``renaming``: what is at or below a prefix is being renamed; as long as nothing else is said of
   it, the store tells where it is.
@@ -36,7 +37,7 @@ from nczfs.errors import NczfsError
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 BEFORE: Final = "log."  # begins the name of a file of a log
 FILE_BYTES: Final = 64 << 20
 VALUES: Final = "values"  # what those hold whose values are in the log

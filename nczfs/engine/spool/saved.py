@@ -15,7 +15,7 @@ import numpy as np
 
 from nczfs.buffers import Values
 from nczfs.engine.chunks.base import ChunkStore
-from nczfs.engine.spool.basis import Basis, Sent
+from nczfs.engine.spool.basis import Basis, ObjectCopy, Sent
 from nczfs.engine.spool.chunks import (
     CHUNK,
     ENCODED,
@@ -63,7 +63,7 @@ class Attempt:
 class Saved:
     """A chunk in the spool.
 
-    `_lock` guards `nbytes` and `recorded`, and is held while the file becomes longer.
+    `_lock` guards `nbytes`, `basis` and `recorded`, and is held while the file becomes longer.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Saved:
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
-    versions : of its object that it says it may be put over.
+    basis : of its elements, apart from what was sent to the store later.
     recorded : what it says was sent to the store, and whether that has all elements of the entry.
     """
 
@@ -82,7 +82,7 @@ class Saved:
     revision: int
     values: Callable[[], Values] | None
     flags: Callable[[], Values]
-    versions: tuple[Version, ...] = ()
+    basis: Basis = field(default_factory=Basis)
     recorded: dict[Sent, bool] = field(default_factory=dict)
     _added_bytes: int = 0
     _is_over: bool = False
@@ -100,19 +100,15 @@ class Saved:
                 if self._is_added(each.record):
                     self.recorded[each.sent] = each.is_whole
 
-    def rest_upon(self, versions: Iterable[Version], settled: int) -> None:
-        """Add versions of the object that it may be put over. Never raises.
+    def rest_upon(self, copy: ObjectCopy) -> None:
+        """Add the copy of its object, unless that may be newer. Never raises.
 
-        Parameters
-        ----------
-        settled : the revision of the chunk of which all is in the store: if that is newer than the
-            entry, nothing is added.
+        Its own basis tells that: the unit may rest upon something that has some of its elements.
         """
         with self._lock:
-            if settled < self.revision:
-                added = (version for version in versions if version not in self.versions)
-                said = [v for v in added if self._is_added(packed({"is": UPON, "version": v}))]
-                self.versions = (*self.versions, *said)
+            basis, said = self.basis.upon_copy(copy), {"is": UPON, "version": copy.version}
+            if basis is not self.basis and self._is_added(packed(said)):
+                self.basis = basis
 
     def _is_added(self, record: Packed) -> bool:
         """Add a record, if there is room. The caller holds `_lock`."""
@@ -128,7 +124,7 @@ class Saved:
     def _add(self, record: Packed) -> None:
         size = size_of(record)
         if size > self.nbytes - 2 * self._added_bytes:
-            raise NoSpace(f"{self.path}: what was sent to the store takes {size} bytes")
+            raise NoSpace(f"{self.path}: another record takes {size} bytes")
         self.spool.reserve(size)
         try:
             add_record(self.path, record)
@@ -212,7 +208,7 @@ def save_chunk(
         mapped = partial(_mapped, path, array.dtype.native, frozen.values.shape, offset)
     basis, recorded = frozen.basis, dict.fromkeys(frozen.basis.sent, False)
     flagged = partial(_flags, path)
-    return Saved(spool, path, nbytes, frozen.revision, mapped, flagged, basis.versions, recorded)
+    return Saved(spool, path, nbytes, frozen.revision, mapped, flagged, basis, recorded)
 
 
 def discard(spool: Spool, saved: Saved) -> None:

@@ -299,8 +299,13 @@ class _Renaming:
 
     def note_copies(self) -> None:
         """Have what was written meanwhile rest upon the copies of chunks, too. Never raises."""
-        dataset, arrays = self.dataset, self.dataset.stored_arrays(self.prefix)
-        dataset.engine.writeback.note_copies(arrays, self.copied, dataset.zmap)
+        arrays = self.dataset.stored_arrays(self.prefix)
+        self.dataset.engine.writeback.note_copies(arrays, self._copy_of)
+
+    def _copy_of(self, key: Key) -> ObjectCopy | None:
+        """Return the copy of an object, by its key below the old prefix or the new one."""
+        is_new = keys.is_within(key, self.new_prefix)
+        return self.copied.get(keys.moved(key, self.new_prefix, self.prefix) if is_new else key)
 
     def commit(self) -> None:
         """Switch to the new name for all readers."""
@@ -383,13 +388,15 @@ class _Renaming:
     def _copy(self, stats: Iterable[Stat]) -> None:
         """Copy objects, several at a time if requests take long."""
 
+        resolution_ns = self.dataset.zmap.features.time_resolution_ns
+
         def copy(stat: Stat) -> None:
             self.tried.add(stat.key)
             try:
                 version = self.dataset.zmap.copy(stat, self._new_key(stat.key))
             except (Conflict, NoSuchObject):
                 return  # it was changed, and is checked again
-            self.copied[stat.key] = ObjectCopy(stat, version)
+            self.copied[stat.key] = ObjectCopy(stat, version, resolution_ns)
 
         self._each(copy, stats)
 

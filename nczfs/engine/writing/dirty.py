@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from math import prod
 
 import numpy as np
@@ -18,25 +17,17 @@ from nczfs.engine.chunks.cache import ENTRY_BYTES
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.retrying import Retry
-from nczfs.engine.spool.basis import Basis, sent
+from nczfs.engine.spool.basis import Basis, ObjectCopy, sent
 from nczfs.engine.spool.saved import Attempt, Frozen, Saved
 from nczfs.engine.weight import weight_held
 from nczfs.engine.writing.attempts import Attempts
-from nczfs.engine.writing.snapshot import Snapshot
+from nczfs.engine.writing.snapshot import Holding, Snapshot
 from nczfs.engine.writing.written import Region, WrittenMask
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
 from nczfs.zmap.base import ABSENT, Part, Version
 from nczfs.zmap.keys import Key
-
-
-class Holding(Enum):
-    """To whom the memory of values belongs. Only `OWN` may be changed."""
-
-    OWN = auto()
-    SHARED = auto()  # also with what flies, or is being put into the spool
-    LENT = auto()  # by the writer, and not counted in the budget
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +46,8 @@ class DirtyUnit:
     is_written : whether anything was ever written to one of them.
     flying : what is on its way to the store.
     basis : what the stored unit was when it was written to, for putting it back later.
+    copy : the last copy of the stored unit; None: there was none.
+    taken_ns : when the last flush began, since 1970.
     sent : the parts of the object on its way to the store, while the basis has no digest of them.
     attempts : which revisions of the chunks each has of what was sent, as the basis says.
     error : of the last flush; None if it succeeded.
@@ -68,6 +61,8 @@ class DirtyUnit:
     is_written: bool = False
     flying: Mapping[ChunkIndex, Snapshot] = field(default_factory=dict)
     basis: Basis = field(default_factory=Basis)
+    copy: ObjectCopy | None = None
+    taken_ns: int = 0
     sent: Sequence[Part] | None = None
     attempts: Attempts = field(default_factory=Attempts)
     error: NczfsError | None = None
@@ -97,6 +92,7 @@ class DirtyUnit:
         """
         flying: dict[ChunkIndex, Snapshot] = {}
         unreadable = None
+        self.taken_ns = time.time_ns()
         for chunk in chunks:
             try:
                 snapshot = chunk.take()
@@ -171,7 +167,9 @@ class DirtyUnit:
 
     def rest_upon(self, version: Version | None) -> None:
         """Note what was stored, below what is left to write. The caller holds `lock`."""
-        self.basis = Basis().upon(version if version is not None else ABSENT)
+        self.basis = Basis(self.taken_ns).upon(version if version is not None else ABSENT)
+        if self.copy is not None and self.copy.source.version == version:
+            self.basis = self.basis.upon(self.copy.version)
         self.attempts.clear()
         for chunk in self.chunks.values():
             chunk.revision += 1
@@ -398,9 +396,8 @@ class DirtyChunk:
         flags[box.slices()] = False
         if not flags.any():
             return None
-        left = DirtyChunk(
-            self.unit, self.index, self.clip, since=self.since, written_ns=self.written_ns
-        )
+        left = DirtyChunk(self.unit, self.index, self.clip, revision=self.revision)
+        left.since, left.written_ns = self.since, self.written_ns
         where = tuple(axis.astype(np.int64) for axis in np.nonzero(flags))
         left.write(where, self._values()[where])
         return left
@@ -440,7 +437,8 @@ class DirtyChunk:
         if self.gone or least >= saved.revision:
             return saved
         self.saved = saved
-        saved.rest_upon(self.unit.basis.versions, self.settled)
+        if self.unit.copy is not None:
+            saved.rest_upon(self.unit.copy)
         return old
 
     def park(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakSet
 
@@ -25,13 +26,38 @@ from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ABSENT, Part, Version, ZMap
+from nczfs.zmap.base import ABSENT, Part, Version
 from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
+COPIES_YOUNG_S: Final = 10.0  # also where the clocks of client and server differ by seconds
 _LIVING: Final[WeakSet[DirtyMap]] = WeakSet()
 _living_lock = threading.Lock()  # guards the set
+
+
+@dataclass(slots=True)
+class _Copies:
+    """Copies of units that were made just now.
+
+    The times of many stores are whole seconds: for as long as that, they do not show that what is
+    written after a copy was made is newer.
+    """
+
+    arrays: frozenset[StoredArray]
+    copy_of: Callable[[Key], ObjectCopy | None]
+    made_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def may_be_young(self) -> bool:
+        """Whether the time of a store might not show that one is older than what is written now."""
+        return time.monotonic() < self.made_at + COPIES_YOUNG_S
+
+    def of(self, unit: DirtyUnit) -> ObjectCopy | None:
+        """Return the copy of a unit."""
+        if unit.array not in self.arrays or not self.may_be_young:
+            return None
+        return self.copy_of(unit.io.key(unit.index))
 
 
 class DirtyMap:
@@ -61,6 +87,7 @@ class DirtyMap:
         self._cache = cache
         self._journal = journal
         self.versions = StoredVersions()
+        self._copies: list[_Copies] = []
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         with _living_lock:
@@ -176,11 +203,12 @@ class DirtyMap:
         if unit_id in self._units:
             return None
         array, index = unit_id
-        basis = Basis().upon(self.known_version((array, next(iter(lent))), io))
+        version = self.known_version((array, next(iter(lent))), io)
         with self._lock:
             if unit_id in self._units:
                 return None
-            unit = DirtyUnit(array, index, io, basis=basis)
+            unit = DirtyUnit(array, index, io)
+            unit.basis = self.first_basis(unit, version)
             array.check()
             if not all(are_inside(array, io, chunk, clip) for chunk, (clip, _) in lent.items()):
                 return None
@@ -216,50 +244,66 @@ class DirtyMap:
                 left = list(unit.chunks.values())
                 if left:
                     unit.rest_upon(version)
-                    self.note_appended(unit, always=True)
+                    unit.basis = replace(unit.basis, appended_from=unit.array.appended_from)
+                    if self._journal is not None:
+                        stored = {chunk.index: chunk.settled for chunk in left}
+                        self._journal.rests(unit.io, unit.index, unit.basis, stored)
             self.versions.note(unit.id, version)
+            self._copies = [each for each in self._copies if each.may_be_young]
             self._landed.notify_all()
         return done, left
 
-    def note_appended(self, unit: DirtyUnit, *, always: bool = False) -> None:
-        """Note from which record on the place is not certain. The caller holds the unit's lock.
-
-        Parameters
-        ----------
-        always : whether the basis has changed otherwise.
-        """
+    def note_appended(self, unit: DirtyUnit) -> None:
+        """Note from which record on the place is not certain. The caller holds the unit's lock."""
         first = unit.array.appended_from
-        if always or unit.basis.appended_from != first:
+        if unit.basis.appended_from != first:
             unit.basis = replace(unit.basis, appended_from=first)
             if self._journal is not None:
                 self._tell_journal(self._journal, unit)
 
+    def first_basis(self, unit: DirtyUnit, version: Version | None) -> Basis:
+        """Return the basis of what is written now to a unit that nothing was written to.
+
+        Parameters
+        ----------
+        version : that the store has as far as is known.
+        """
+        copies = [copy for made in self._copies if (copy := made.of(unit)) is not None]
+        is_copied = any(copy.source.version == version for copy in copies)
+        versions = [copy.version for copy in copies]  # which were made before this is written
+        basis = Basis()
+        for each in (version, *versions) if is_copied else (*versions, version):  # the newest last
+            basis = basis.upon(each)
+        return basis
+
     def note_copies(
-        self, arrays: Collection[StoredArray], copies: Mapping[Key, ObjectCopy], zmap: ZMap
+        self, arrays: Iterable[StoredArray], copy_of: Callable[[Key], ObjectCopy | None]
     ) -> None:
         """Note that units were copied: what is not stored of them may be put over the copies.
-
-        The caller sees to it that none of them is stored meanwhile.
 
         Parameters
         ----------
         arrays : whose units may have been copied.
-        copies : by the keys of the units, in their store.
+        copy_of : returns the copy of a unit, by its key in its old place or the new one.
         """
-        resolution_ns = zmap.features.time_resolution_ns
+        made = _Copies(frozenset(arrays), copy_of)
         with self._lock:
-            units = [unit for unit in self._units.values() if unit.array in arrays]
+            # Before what is dirty by now gets it: whoever writes first from now on finds it here.
+            self._copies = [*(each for each in self._copies if each.may_be_young), made]
+            units = list(self._units.values())
         for unit in units:
-            copy = copies.get(unit.io.key(unit.index))
-            if copy is None:
+            if (copy := made.of(unit)) is None:
                 continue
             with unit.lock:
-                unit.basis = unit.basis.upon_copy(copy, resolution_ns)
-                if self._journal is not None:
-                    self._tell_journal(self._journal, unit)
+                unit.copy = copy
+                basis = unit.basis.upon_copy(copy)
+                if basis is not unit.basis:
+                    unit.basis = basis
+                    if self._journal is not None:
+                        self._tell_journal(self._journal, unit)
                 for chunk in list(unit.chunks.values()):
                     if chunk.saved is not None:
-                        chunk.saved.rest_upon(unit.basis.versions, chunk.settled)
+                        chunk.saved.rest_upon(copy)
 
     def fail(self, unit: DirtyUnit, error: NczfsError) -> list[DirtyChunk]:
         """End a flush that failed. Returns its chunks."""
@@ -332,7 +376,8 @@ class DirtyMap:
             left.nbytes = left.memory
             self._take(left.nbytes - chunk.nbytes)
             if self._journal is not None:
-                self._journal.retracted(left.unit.io, left.index, box, left.unit.basis)
+                basis = left.unit.basis
+                self._journal.retracted(left.unit.io, left.index, box, basis, left.revision)
             return chunk
 
     @property

@@ -1,11 +1,21 @@
-"""What a flush writes of a chunk."""
+"""What a flush writes of a chunk, and whose memory it is in."""
 
 from __future__ import annotations
+
+from enum import Enum, auto
 
 from nczfs.buffers import Values
 from nczfs.engine.writing.written import WrittenMask
 from nczfs.plaindata import frozen
 from nczfs.zmap.base import Version
+
+
+class Holding(Enum):
+    """To whom the memory of values belongs. Only `OWN` may be changed."""
+
+    OWN = auto()
+    SHARED = auto()  # also with what flies, or is being put into the spool
+    LENT = auto()  # by the writer, and not counted in the budget
 
 
 @frozen

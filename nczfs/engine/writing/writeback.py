@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 
 from nczfs.buffers import Values
@@ -16,7 +16,7 @@ from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, Trouble
-from nczfs.engine.spool.basis import Basis, ObjectCopy
+from nczfs.engine.spool.basis import ObjectCopy
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
 from nczfs.engine.writing.dirty import DirtyChunk
@@ -29,7 +29,6 @@ from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.messages import counted
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.base import ZMap
 from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
@@ -158,9 +157,9 @@ class WriteBack:
                         shape is None or are_inside(unit.array, io, chunk.index, region)
                     ):
                         if not unit.is_written:
-                            unit.basis = Basis().upon(version)
+                            unit.basis = self._dirty.first_basis(unit, version)
                         self._dirty.note_appended(unit)
-                        self._put_into_journal(io, chunk, region, values)
+                        self._put_into_journal(io, chunk, region, values, chunk.revision + 1)
                         unit.io, chunk.clip = io, clip
                         chunk.write(region, values)
                         break
@@ -235,10 +234,10 @@ class WriteBack:
         self._flusher.flush(self._dirty.ids(is_wanted))
 
     def note_copies(
-        self, arrays: Collection[StoredArray], copies: Mapping[Key, ObjectCopy], zmap: ZMap
+        self, arrays: Iterable[StoredArray], copy_of: Callable[[Key], ObjectCopy | None]
     ) -> None:
         """As `DirtyMap.note_copies`."""
-        self._dirty.note_copies(arrays, copies, zmap)
+        self._dirty.note_copies(arrays, copy_of)
 
     def has_stored(self, unit_id: ChunkId) -> bool:
         """Return whether this process stored a unit lately. Takes no lock."""
@@ -346,11 +345,12 @@ class WriteBack:
         return self._dirty.nbytes - self._limit // 2
 
     def _put_into_journal(
-        self, io: ChunkStore, chunk: DirtyChunk, region: Region, values: Values
+        self, io: ChunkStore, chunk: DirtyChunk, region: Region, values: Values, revision: int
     ) -> None:
         if self._journal is not None and io.array.dtype.vlen is None:
             assert isinstance(region, Box)
-            self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis, chunk.written_ns)
+            when = chunk.written_ns
+            self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis, when, revision)
 
     def _keep(self, chunk: DirtyChunk) -> None:
         """Put a chunk that was sent in vain into the journal, like any other write.
@@ -369,7 +369,7 @@ class WriteBack:
             if chunk.unit.io.array.dtype.vlen is not None:
                 raise Unavailable(f"{chunk.key}: not stored: {chunk.unit.error}")
             values = chunk.values[chunk.clip.slices()]
-            self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values)
+            self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values, chunk.revision)
 
     def _is_dropped(self, chunk_id: ChunkId) -> bool:
         """Forget a chunk. Returns False if it is on its way to the store."""

@@ -17,7 +17,7 @@ from nczfs.engine.chunks.chunkio import ChunkIO
 from nczfs.engine.chunks.place import ArrayPlace
 from nczfs.engine.chunks.storedarray import codecs_digest
 from nczfs.engine.options import MissingChunks
-from nczfs.engine.spool.basis import Basis, Sent
+from nczfs.engine.spool.basis import Basis, ObjectCopy, Sent
 from nczfs.engine.spool.chunks import ChunkDetails, KeptChunk
 from nczfs.engine.spool.contents import read_entry
 from nczfs.engine.spool.entries import add_record, heading, read_records, write_records
@@ -36,8 +36,8 @@ from nczfs.formats.elementtypes import data_type
 from nczfs.library.opening import open_zmap
 from nczfs.model.grid import UnevenCuts
 from nczfs.model.hierarchy import ArrayDescription, CodecChain, CodecSpec
-from nczfs.zmap.base import Version
-from nczfs.zmap.keys import Prefix
+from nczfs.zmap.base import Stat, Version
+from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.memory import MemoryZMap
 
 
@@ -281,19 +281,18 @@ def test_what_was_sent_is_added_to_an_entry_once_and_not_after_its_end(spool: Sp
     assert saved.path.read_bytes() == data
 
 
-def test_a_copy_of_its_object_is_added_once_and_not_if_newer_elements_were_stored(
-    spool: Spool,
-) -> None:
-    """Put over what this client stored later, it would bring back what it has replaced."""
+def test_a_copy_of_its_object_is_added_once_and_only_of_one_that_is_not_newer(spool: Spool) -> None:
     what = Frozen(np.zeros(3, "i4"), None, Version("1"), 5, Basis(7, (Version("1"),)))
     saved = save(spool, chunk_io("<i4", (3,)), what)
-    saved.rest_upon([Version("1"), Version("2")], 5)
+    saved.rest_upon(ObjectCopy(Stat(Key("v/0"), 3, Version("2"), mtime_ns=7), Version("3"), 1, 8))
     assert kept(saved.path).basis.versions == ("1",)
-    saved.rest_upon([Version("1"), Version("2")], 4)
+    copy = ObjectCopy(Stat(Key("v/0"), 3, Version("1"), mtime_ns=7), Version("4"), 1, 8)
+    saved.rest_upon(copy)
     size = saved.path.stat().st_size
-    saved.rest_upon([Version("2")], 4)
-    assert kept(saved.path).basis.versions == ("1", "2")
-    assert saved.path.stat().st_size == size
+    saved.rest_upon(copy)
+    saved.rest_upon(ObjectCopy(Stat(Key("v/0"), 3, Version("5"), mtime_ns=6), Version("6"), 1, 8))
+    assert kept(saved.path).basis.versions == ("1", "4", "6")
+    assert saved.path.stat().st_size < size + 100
 
 
 def test_what_is_added_that_makes_no_sense_is_refused(spool: Spool) -> None:

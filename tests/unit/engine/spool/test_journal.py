@@ -191,7 +191,8 @@ def test_of_what_was_stored_meanwhile_only_newer_values_of_others_are_kept(
     assert stored(memory)[:2, :2].tolist() == [[-1, 1], [6, -2]]
     with open_zmap(Kept(memory), "r+") as root:
         root.variables["v"][0, 0] = 77
-    with pytest.raises(SpoolError, match=r"the first at \[0, 0\]: the store has 77, the spool -1"):
+        root.variables["v"][1, 1] = 78
+    with pytest.raises(SpoolError, match=r"1 elem.* \[1, 1\]: the store has 78, the spool -2;"):
         recovered(others, memory)
 
 
@@ -396,8 +397,8 @@ def test_chunks_of_one_object_are_stored_one_after_the_other(
     place, value, basis = Box((0, 0), (1, 1)), np.ones((1, 1), "i4"), Basis()
     with mock.patch.object(type(io), "unit", return_value=(0, 0)):
         for index in ((0, 0), (0, 1)):
-            journal.wrote(io, index, place, value, basis, 0)
-        journal.wrote(other, (0, 0), place, value, basis, 0)
+            journal.wrote(io, index, place, value, basis, 0, 1)
+        journal.wrote(other, (0, 0), place, value, basis, 0, 1)
         for index in ((0, 0), (0, 1)):
             journal.stored(io, index, is_last=False)
         (found,) = recovery.entries(killed())
@@ -413,7 +414,7 @@ def test_a_chunk_is_as_old_as_its_first_write_that_is_not_stored(
     assert journal is not None
     for written_ns in (9, 11):
         values = np.full((1, 1), written_ns, "i4")
-        journal.wrote(io, (0, 0), Box((0, 0), (1, 1)), values, Basis(5), written_ns)
+        journal.wrote(io, (0, 0), Box((0, 0), (1, 1)), values, Basis(5), written_ns, 1)
     (found,) = recovery.entries(killed())
     assert found.whole.written_ns == 9
     journal.stored(io, (0, 0), is_last=True)

@@ -14,6 +14,7 @@ import pytest
 from nczfs.engine.process import this_process
 from nczfs.engine.spool import log as spool_log
 from nczfs.engine.spool.contents import LogContents, logs_in
+from nczfs.engine.spool.log import FORMAT
 from nczfs.engine.spool.objects import KeptObject
 from nczfs.engine.spool.records import free, packed
 from nczfs.engine.spool.space import LOCK, SUFFIX, Spool, Survives
@@ -270,7 +271,7 @@ def test_where_the_lock_says_nothing_a_log_of_another_version_is_left_alone(tmp_
     (directory / "log.1").write_bytes(b"".join(packed({"is": "log", "format": 99})))
     for _ in range(2):
         (found,) = recovery.entries(tmp_path / "spool")
-        assert "format 99 instead of 4" in found.problem
+        assert f"format 99 instead of {FORMAT}" in found.problem
 
 
 def test_a_file_whose_log_a_power_failure_took_away_is_shown(tmp_path: Path) -> None:
