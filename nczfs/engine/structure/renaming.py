@@ -299,13 +299,11 @@ class _Renaming:
 
     def note_copies(self) -> None:
         """Have what was written meanwhile rest upon the copies of chunks, too. Never raises."""
-        arrays = self.dataset.stored_arrays(self.prefix)
-        self.dataset.engine.writeback.note_copies(arrays, self._copy_of)
-
-    def _copy_of(self, key: Key) -> ObjectCopy | None:
-        """Return the copy of an object, by its key below the old prefix or the new one."""
-        is_new = keys.is_within(key, self.new_prefix)
-        return self.copied.get(keys.moved(key, self.new_prefix, self.prefix) if is_new else key)
+        prefix, goal = self.prefix, self.new_prefix
+        arrays = self.dataset.stored_arrays(prefix)
+        self.dataset.engine.writeback.note_copies(
+            arrays, self.copied, lambda key: Key(keys.after_rename(key, goal, prefix))
+        )
 
     def commit(self) -> None:
         """Switch to the new name for all readers."""

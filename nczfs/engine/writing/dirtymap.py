@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from weakref import WeakSet
 
@@ -26,6 +26,7 @@ from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
+from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Part, Version
 from nczfs.zmap.keys import Key
 
@@ -36,16 +37,17 @@ _LIVING: Final[WeakSet[DirtyMap]] = WeakSet()
 _living_lock = threading.Lock()  # guards the set
 
 
-@dataclass(slots=True)
+@frozen
 class _Copies:
-    """Copies of units that were made just now.
+    """Copies of units that were just made.
 
     The times of many stores are whole seconds: for as long as that, they do not show that what is
     written after a copy was made is newer.
     """
 
     arrays: frozenset[StoredArray]
-    copy_of: Callable[[Key], ObjectCopy | None]
+    by_source: Mapping[Key, ObjectCopy]
+    source: Callable[[Key], Key]
     made_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -55,9 +57,16 @@ class _Copies:
 
     def of(self, unit: DirtyUnit) -> ObjectCopy | None:
         """Return the copy of a unit."""
-        if unit.array not in self.arrays or not self.may_be_young:
+        if unit.array not in self.arrays:
             return None
-        return self.copy_of(unit.io.key(unit.index))
+        return self.by_source.get(self.source(unit.io.key(unit.index)))
+
+    @property
+    def young(self) -> _Copies:
+        """Those of which the times of a store might not show it."""
+        since_ns = time.time_ns() - int(COPIES_YOUNG_S * 1e9)
+        young = {key: copy for key, copy in self.by_source.items() if copy.made_ns > since_ns}
+        return replace(self, by_source=young)
 
 
 class DirtyMap:
@@ -268,7 +277,8 @@ class DirtyMap:
         ----------
         version : that the store has as far as is known.
         """
-        copies = [copy for made in self._copies if (copy := made.of(unit)) is not None]
+        young = [each for each in self._copies if each.may_be_young]
+        copies = [copy for made in young if (copy := made.of(unit)) is not None]
         is_copied = any(copy.source.version == version for copy in copies)
         versions = [copy.version for copy in copies]  # which were made before this is written
         basis = Basis()
@@ -277,19 +287,24 @@ class DirtyMap:
         return basis
 
     def note_copies(
-        self, arrays: Iterable[StoredArray], copy_of: Callable[[Key], ObjectCopy | None]
+        self,
+        arrays: Iterable[StoredArray],
+        copies: Mapping[Key, ObjectCopy],
+        source: Callable[[Key], Key],
     ) -> None:
         """Note that units were copied: what is not stored of them may be put over the copies.
 
         Parameters
         ----------
         arrays : whose units may have been copied.
-        copy_of : returns the copy of a unit, by its key in its old place or the new one.
+        copies : by the keys of the units in their old place.
+        source : returns that key for the key of a unit in its old place or the new one.
         """
-        made = _Copies(frozenset(arrays), copy_of)
+        made = _Copies(frozenset(arrays), copies, source)
+        young = made.young
         with self._lock:
             # Before what is dirty by now gets it: whoever writes first from now on finds it here.
-            self._copies = [*(each for each in self._copies if each.may_be_young), made]
+            self._copies = [*(each for each in self._copies if each.may_be_young), young]
             units = list(self._units.values())
         for unit in units:
             if (copy := made.of(unit)) is None:

@@ -234,10 +234,13 @@ class WriteBack:
         self._flusher.flush(self._dirty.ids(is_wanted))
 
     def note_copies(
-        self, arrays: Iterable[StoredArray], copy_of: Callable[[Key], ObjectCopy | None]
+        self,
+        arrays: Iterable[StoredArray],
+        copies: Mapping[Key, ObjectCopy],
+        source: Callable[[Key], Key],
     ) -> None:
         """As `DirtyMap.note_copies`."""
-        self._dirty.note_copies(arrays, copy_of)
+        self._dirty.note_copies(arrays, copies, source)
 
     def has_stored(self, unit_id: ChunkId) -> bool:
         """Return whether this process stored a unit lately. Takes no lock."""
