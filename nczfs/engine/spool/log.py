@@ -5,8 +5,10 @@ It is a sequence of files, ``log.N``, of records:
 * ``log``: the format, the URL of the mount, and its process. The first one of a file.
 * ``chunk``: a number that stands for a chunk in this file from here on, and the `ChunkDetails`.
 * ``basis``: what the chunks of a unit are based on, as in `Basis`; the last one counts.
-* ``wrote``: the elements of a box of a chunk, and its revision; the first one has the time.
-* ``retracted``: the elements of a box of a chunk are void; the shape of the array without them.
+* ``wrote``: the elements of a box of a chunk, and the revision of the chunk that has them; the
+  first one has the time.
+* ``retracted``: the elements of a box of a chunk are void; the shape of the array without them, and
+  the revision of the chunk.
 * ``stored``: what stands before it of a chunk is in the store, or will never be; with a revision,
   what belongs to that or an older one.
 * ``grown``: an array became longer, and the store does not know yet; ``settled``: it does.

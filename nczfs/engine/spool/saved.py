@@ -72,7 +72,7 @@ class Saved:
     values : maps the values of the chunk from the file; None if that is impossible. Each use maps
         anew, because a mapped file takes a descriptor. Raises Unavailable.
     flags : reads from the file which elements were written. Raises Unavailable.
-    basis : of its elements, apart from what was sent to the store later.
+    basis : of its elements, with copies of its object, without what was sent to the store later.
     recorded : what it says was sent to the store, and whether that has all elements of the entry.
     """
 

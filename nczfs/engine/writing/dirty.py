@@ -47,7 +47,7 @@ class DirtyUnit:
     flying : what is on its way to the store.
     basis : what the stored unit was when it was written to, for putting it back later.
     copy : the last copy of the stored unit; None: there was none.
-    taken_ns : when the last flush began, since 1970.
+    taken_at, taken_ns : when the last flush began, on the monotonic clock and since 1970.
     sent : the parts of the object on its way to the store, while the basis has no digest of them.
     attempts : which revisions of the chunks each has of what was sent, as the basis says.
     error : of the last flush; None if it succeeded.
@@ -62,6 +62,7 @@ class DirtyUnit:
     flying: Mapping[ChunkIndex, Snapshot] = field(default_factory=dict)
     basis: Basis = field(default_factory=Basis)
     copy: ObjectCopy | None = None
+    taken_at: float = 0.0
     taken_ns: int = 0
     sent: Sequence[Part] | None = None
     attempts: Attempts = field(default_factory=Attempts)
@@ -92,7 +93,7 @@ class DirtyUnit:
         """
         flying: dict[ChunkIndex, Snapshot] = {}
         unreadable = None
-        self.taken_ns = time.time_ns()
+        self.taken_at, self.taken_ns = time.monotonic(), time.time_ns()
         for chunk in chunks:
             try:
                 snapshot = chunk.take()
@@ -192,7 +193,7 @@ class DirtyChunk:
     written : the elements that were written since the last snapshot.
     complete : whether all of its values can be read.
     version : of the object that the unwritten elements came from, if known.
-    since : time of the first unsaved write, on the monotonic clock.
+    since : time of the first unsaved write at the earliest, on the monotonic clock.
     written_ns : when the first of it was written, since 1970: another chunk of the unit may have
         been written before.
     revision : changes with each change of what the spool would hold.
@@ -376,7 +377,7 @@ class DirtyChunk:
         self.written.copy_onto(merged, self.values)
         self._have(merged)
         self.complete = True
-        self.version, self.since, self.revision = version, time.monotonic(), self.revision + 1
+        self.version, self.since, self.revision = version, self.unit.taken_at, self.revision + 1
         return True
 
     def own(self) -> None:

@@ -43,6 +43,12 @@ class _Copies:
 
     The times of many stores are whole seconds: for as long as that, they do not show that what is
     written after a copy was made is newer.
+
+    Attributes
+    ----------
+    arrays : whose units they may be of.
+    by_source : by the keys of the units in their old place.
+    source : returns that key for the key of a unit in its old place or the new one.
     """
 
     arrays: frozenset[StoredArray]
@@ -52,7 +58,7 @@ class _Copies:
 
     @property
     def may_be_young(self) -> bool:
-        """Whether the time of a store might not show that one is older than what is written now."""
+        """Whether the times of a store may not show that what is written now is newer."""
         return time.monotonic() < self.made_at + COPIES_YOUNG_S
 
     def of(self, unit: DirtyUnit) -> ObjectCopy | None:
@@ -63,7 +69,7 @@ class _Copies:
 
     @property
     def young(self) -> _Copies:
-        """Those of which the times of a store might not show it."""
+        """Those of them of which the times of a store may not show that."""
         since_ns = time.time_ns() - int(COPIES_YOUNG_S * 1e9)
         young = {key: copy for key, copy in self.by_source.items() if copy.made_ns > since_ns}
         return replace(self, by_source=young)
@@ -247,6 +253,7 @@ class DirtyMap:
         """
         with self._landed:
             with unit.lock:
+                flown = set(unit.flying)
                 done = unit.settle(values, version)
                 for chunk in done:
                     self._remove((unit.array, chunk.index), chunk)
@@ -255,7 +262,7 @@ class DirtyMap:
                     unit.rest_upon(version)
                     unit.basis = replace(unit.basis, appended_from=unit.array.appended_from)
                     if self._journal is not None:
-                        stored = {chunk.index: chunk.settled for chunk in left}
+                        stored = {each.index: each.settled for each in left if each.index in flown}
                         self._journal.rests(unit.io, unit.index, unit.basis, stored)
             self.versions.note(unit.id, version)
             self._copies = [each for each in self._copies if each.may_be_young]
@@ -292,7 +299,7 @@ class DirtyMap:
         copies: Mapping[Key, ObjectCopy],
         source: Callable[[Key], Key],
     ) -> None:
-        """Note that units were copied: what is not stored of them may be put over the copies.
+        """Note that units were copied: what is put over one of them may be put over its copy.
 
         Parameters
         ----------
@@ -383,8 +390,10 @@ class DirtyMap:
                 if left is None:
                     self._remove(chunk_id, chunk)
                     return chunk
-                if len(chunk.unit.chunks) == 1:
-                    chunk.unit.basis = Basis()  # it was put there just now
+                is_alone = len(chunk.unit.chunks) == 1
+                if is_alone and not left.written.meets(_before(box, left.shape)):
+                    # All of it was put there just now, behind what is taken out.
+                    chunk.unit.basis = Basis()
                     chunk.unit.attempts.clear()
                 # In its place: those who look without a lock must find one of them.
                 self.chunks[chunk_id] = chunk.unit.chunks[chunk.index] = left
@@ -451,6 +460,11 @@ class DirtyMap:
         """Count bytes, also in the budget of the cache."""
         self.nbytes += nbytes
         self._cache.claim(nbytes)
+
+
+def _before(box: Box, shape: tuple[int, ...]) -> Box:
+    """Return the records of a chunk that lie before those of a box."""
+    return Box((0,) * len(shape), (box.start[0], *shape[1:]))
 
 
 def _dirty_bytes() -> int:

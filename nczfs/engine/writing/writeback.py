@@ -356,7 +356,7 @@ class WriteBack:
             self._journal.wrote(io, chunk.index, region, values, chunk.unit.basis, when, revision)
 
     def _keep(self, chunk: DirtyChunk) -> None:
-        """Put a chunk that was sent in vain into the journal, like any other write.
+        """Put a chunk that was sent in vain into the journal, with all of its values.
 
         Raises
         ------
@@ -367,12 +367,15 @@ class WriteBack:
         if self._journal is None:
             return
         with chunk.lock:
-            if chunk.gone or chunk.values is None:  # stored meanwhile, or in the spool
+            # Stored meanwhile, with all that was sent, or in the spool.
+            if chunk.gone or chunk.settled >= 0 or chunk.values is None:
                 return
             if chunk.unit.io.array.dtype.vlen is not None:
                 raise Unavailable(f"{chunk.key}: not stored: {chunk.unit.error}")
             values = chunk.values[chunk.clip.slices()]
-            self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values, chunk.revision)
+            # Of what is on its way again, later writes are in the journal by themselves.
+            revision = chunk.taken if chunk.flying is not None else chunk.revision
+            self._put_into_journal(chunk.unit.io, chunk, chunk.clip, values, revision)
 
     def _is_dropped(self, chunk_id: ChunkId) -> bool:
         """Forget a chunk. Returns False if it is on its way to the store."""

@@ -16,10 +16,11 @@ from nczfs.engine.spool.records import Packed
 from nczfs.engine.spool.space import Spool, Survives
 from nczfs.errors import NczfsError
 from nczfs.library.opening import open_zmap
+from nczfs.model.boxes import Box
 from nczfs.testing.faults import Fault
 from nczfs.zmap.memory import MemoryZMap
 from tests.support.killed import left_by, recovered
-from tests.support.spooling import FILL, WRITES, Mount, held, new_memory, stored
+from tests.support.spooling import CHUNK, FILL, WRITES, Mount, held, new_memory, stored
 
 
 @pytest.fixture
@@ -94,6 +95,50 @@ def test_what_is_left_was_written_when_it_was_and_not_when_the_flush_ended(
     mount.v.stored.on_stored = lambda: other_writes(memory, 9, 8)
     flush_while_writing(mount, threads)
     assert put_back(mount, memory, tmp_path) == [9, 8]
+
+
+@pytest.mark.parametrize("survives", [Survives.KILL])
+@pytest.mark.parametrize("is_late", [False, True], ids=["flying", "landed"])
+def test_what_was_sent_in_vain_and_is_stored_since_is_not_put_back(
+    mount: Mount,
+    memory: MemoryZMap,
+    threads: ThreadPoolExecutor,
+    tmp_path: Path,
+    is_late: bool,
+) -> None:
+    """SEMANTICS W51: another flush takes the chunk before it is in the journal."""
+    mount.write(0, *range(1, CHUNK))
+    mount.write(CHUNK - 1, CHUNK)
+    chunk = mount.chunk(0)
+    assert chunk is not None
+    with held(mount, "write") as (begun, go_on):
+        flush = threads.submit(mount.writeback.flush)
+        assert begun.wait(60)
+        mount.write(1, 20)
+        if not is_late:
+            mount.writeback._keep(chunk)
+        go_on.set()
+        flush.result(60)
+    if is_late:
+        mount.writeback._keep(chunk)
+    other_writes(memory, 9)
+    mount.zmap.arm(Fault(1, operations=WRITES, repeats=10**9))
+    with suppress(NczfsError):
+        mount.writeback.flush()
+    assert put_back(mount, memory, tmp_path) == [9, 20]
+
+
+@pytest.mark.parametrize("survives", [Survives.KILL])
+def test_what_lies_before_records_that_are_taken_back_is_as_old_as_it_was(
+    mount: Mount, memory: MemoryZMap, tmp_path: Path
+) -> None:
+    """SEMANTICS W51."""
+    mount.write(0, 1)
+    other_writes(memory, 9)
+    mount.write(8, 7)
+    io = mount.v.writer()
+    mount.writeback.retract((mount.v.stored, (0,)), io, Box((8,), (9,)))
+    assert put_back(mount, memory, tmp_path)[0] == 9
 
 
 @pytest.mark.parametrize("survives", [Survives.NOTHING, Survives.KILL])

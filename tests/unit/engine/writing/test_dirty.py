@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,17 @@ def test_after_a_flush_the_rest_is_what_the_store_has() -> None:
     values = dirty.readable()
     assert values is not None
     assert values[:, 0].tolist() == [1, 2, 7, 7]
+
+
+def test_what_is_left_of_a_flush_may_have_been_written_when_that_had_begun() -> None:
+    """The journal drops files that end before the oldest of what is left."""
+    dirty = chunk()
+    dirty.write(ROW0, full(1)[:1])
+    taken(dirty)
+    written_at = time.monotonic()
+    dirty.write(ROW1, full(2)[:1])
+    settle(dirty, full(1), "1")
+    assert dirty.since <= written_at
 
 
 def test_a_chunk_at_the_edge_is_whole_when_all_that_lies_in_the_array_was_written() -> None:
