@@ -58,15 +58,14 @@ class Logged:
     ----------
     name : what tells it from the others.
     item_size : of an element.
-    revisions : those of the chunk since which it has each piece.
+    pieces : in order, each with the revision of the chunk since which that has it.
     written_ns : when the first piece was written, since 1970; 0: the basis says it.
     """
 
     name: str
     details: ChunkDetails
     item_size: int
-    pieces: list[WrittenPart | RetractedPart] = field(default_factory=list)
-    revisions: list[int] = field(default_factory=list)
+    pieces: list[tuple[int, WrittenPart | RetractedPart]] = field(default_factory=list)
     written_ns: int = 0
 
     def add(self, record: Record) -> None:
@@ -86,16 +85,13 @@ class Logged:
 
     def keep_after(self, revision: int) -> bool:
         """Forget the pieces of a revision and older ones. Returns whether any others are there."""
-        kept = [n for n, each in enumerate(self.revisions) if each > revision]
+        kept = [each for each in self.pieces if each[0] > revision]
         if len(kept) < len(self.pieces):
-            self.pieces = [self.pieces[n] for n in kept]
-            self.revisions = [self.revisions[n] for n in kept]
-            self.written_ns = 0
+            self.pieces, self.written_ns = kept, 0
         return bool(kept)
 
     def _append(self, piece: WrittenPart | RetractedPart, record: Record) -> None:
-        self.revisions.append(int(record.document.get("revision", 0)))
-        self.pieces.append(piece)
+        self.pieces.append((int(record.document.get("revision", 0)), piece))
 
     def _box(self, record: Record) -> Box:
         """Return the elements of a record, which are counted from the first one of the chunk."""
@@ -257,7 +253,7 @@ class LogContents:
     def _logged(self, place: _Place, described: Logged) -> Logged:
         known = self.chunks.get(place)
         if known is None or not known.details.is_like(described.details):
-            known = self.chunks[place] = replace(described, pieces=[], revisions=[])
+            known = self.chunks[place] = replace(described, pieces=[])
         known.details = known.details.grown(described.details)
         return known
 
@@ -307,7 +303,10 @@ def chunks_of(
                 voiding={"is": voided, "key": key, "index": index},
                 details=details,
                 basis=basis.since(min([chunk.written_ns, *(each.written_ns for each in older)])),
-                pieces=(*(piece for each in older for piece in each.pieces), *chunk.pieces),
+                pieces=(
+                    *(piece for each in older for piece in each.pieces),
+                    *(piece for _, piece in chunk.pieces),
+                ),
             ),
         )
 

@@ -112,11 +112,12 @@ class Journal:
         """
         with self.log.lock:
             if dirty := self._dirty.get((io.prefix, unit)):
-                key, void = io.prefix, {i: each for i, each in stored.items() if i in dirty}
-                self.log.note(
-                    *({"is": "stored", "key": key, "index": i, "revision": void[i]} for i in void),
-                    _basis(io, unit, basis),
-                )
+                void = [
+                    {"is": "stored", "key": io.prefix, "index": index, "revision": revision}
+                    for index, revision in stored.items()
+                    if index in dirty
+                ]
+                self.log.note(*void, _basis(io, unit, basis))
 
     def stored(self, io: ChunkStore, index: ChunkIndex, *, is_last: bool) -> None:
         """Note a stored or forgotten chunk; `is_last`: nothing else is dirty. Never raises."""

@@ -31,6 +31,7 @@ from nczfs.engine.structure.replacing import (
     has_dimension_within,
     variables_of,
 )
+from nczfs.engine.writing.copies import UnitCopies
 from nczfs.errors import (
     Conflict,
     NameTaken,
@@ -300,10 +301,12 @@ class _Renaming:
     def note_copies(self) -> None:
         """Have what was written meanwhile rest upon the copies of chunks, too. Never raises."""
         prefix, goal = self.prefix, self.new_prefix
-        arrays = self.dataset.stored_arrays(prefix)
-        self.dataset.engine.writeback.note_copies(
-            arrays, self.copied, lambda key: Key(keys.after_rename(key, goal, prefix))
+        made = UnitCopies(
+            frozenset(self.dataset.stored_arrays(prefix)),
+            self.copied,
+            lambda key: Key(keys.after_rename(key, goal, prefix)),
         )
+        self.dataset.engine.writeback.note_copies(made)
 
     def commit(self) -> None:
         """Switch to the new name for all readers."""

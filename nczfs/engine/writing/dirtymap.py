@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Final
 from weakref import WeakSet
 
@@ -17,62 +16,22 @@ from nczfs.engine.chunks.cache import ChunkCache
 from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.chunks.storedversions import StoredVersions
-from nczfs.engine.spool.basis import Basis, ObjectCopy
+from nczfs.engine.spool.basis import Basis
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.writing.attempts import record_attempts
+from nczfs.engine.writing.copies import UnitCopies
 from nczfs.engine.writing.dirty import DirtyChunk, DirtyUnit
 from nczfs.engine.writing.extents import are_inside
 from nczfs.engine.writing.snapshot import Snapshot
 from nczfs.errors import NczfsError
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.plaindata import frozen
 from nczfs.zmap.base import ABSENT, Part, Version
-from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
-COPIES_YOUNG_S: Final = 10.0  # also where the clocks of client and server differ by seconds
 _LIVING: Final[WeakSet[DirtyMap]] = WeakSet()
 _living_lock = threading.Lock()  # guards the set
-
-
-@frozen
-class _Copies:
-    """Copies of units that were just made.
-
-    The times of many stores are whole seconds: for as long as that, they do not show that what is
-    written after a copy was made is newer.
-
-    Attributes
-    ----------
-    arrays : whose units they may be of.
-    by_source : by the keys of the units in their old place.
-    source : returns that key for the key of a unit in its old place or the new one.
-    """
-
-    arrays: frozenset[StoredArray]
-    by_source: Mapping[Key, ObjectCopy]
-    source: Callable[[Key], Key]
-    made_at: float = field(default_factory=time.monotonic)
-
-    @property
-    def may_be_young(self) -> bool:
-        """Whether the times of a store may not show that what is written now is newer."""
-        return time.monotonic() < self.made_at + COPIES_YOUNG_S
-
-    def of(self, unit: DirtyUnit) -> ObjectCopy | None:
-        """Return the copy of a unit."""
-        if unit.array not in self.arrays:
-            return None
-        return self.by_source.get(self.source(unit.io.key(unit.index)))
-
-    @property
-    def young(self) -> _Copies:
-        """Those of them of which the times of a store may not show that."""
-        since_ns = time.time_ns() - int(COPIES_YOUNG_S * 1e9)
-        young = {key: copy for key, copy in self.by_source.items() if copy.made_ns > since_ns}
-        return replace(self, by_source=young)
 
 
 class DirtyMap:
@@ -102,7 +61,7 @@ class DirtyMap:
         self._cache = cache
         self._journal = journal
         self.versions = StoredVersions()
-        self._copies: list[_Copies] = []
+        self._copies: list[UnitCopies] = []
         self._lock = threading.Lock()
         self._landed = threading.Condition(self._lock)
         with _living_lock:
@@ -293,21 +252,8 @@ class DirtyMap:
             basis = basis.upon(each)
         return basis
 
-    def note_copies(
-        self,
-        arrays: Iterable[StoredArray],
-        copies: Mapping[Key, ObjectCopy],
-        source: Callable[[Key], Key],
-    ) -> None:
-        """Note that units were copied: what is put over one of them may be put over its copy.
-
-        Parameters
-        ----------
-        arrays : whose units may have been copied.
-        copies : by the keys of the units in their old place.
-        source : returns that key for the key of a unit in its old place or the new one.
-        """
-        made = _Copies(frozenset(arrays), copies, source)
+    def note_copies(self, made: UnitCopies) -> None:
+        """Note that units were copied: what is put over one of them may be put over its copy."""
         young = made.young
         with self._lock:
             # Before what is dirty by now gets it: whoever writes first from now on finds it here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from nczfs.buffers import Values
@@ -16,9 +16,9 @@ from nczfs.engine.chunks.loaded import ChunkId
 from nczfs.engine.chunks.storedarray import StoredArray
 from nczfs.engine.pools import Pools
 from nczfs.engine.retrying import StoreHealth, Trouble
-from nczfs.engine.spool.basis import ObjectCopy
 from nczfs.engine.spool.journal import Journal
 from nczfs.engine.spool.space import Spool
+from nczfs.engine.writing.copies import UnitCopies
 from nczfs.engine.writing.dirty import DirtyChunk
 from nczfs.engine.writing.dirtymap import DirtyMap
 from nczfs.engine.writing.extents import are_inside, check_inside
@@ -29,7 +29,6 @@ from nczfs.errors import NczfsError, NoSpace, Unavailable
 from nczfs.messages import counted
 from nczfs.model.boxes import Box
 from nczfs.model.grid import ChunkIndex
-from nczfs.zmap.keys import Key
 
 log = logging.getLogger(__name__)
 
@@ -233,14 +232,9 @@ class WriteBack:
         """
         self._flusher.flush(self._dirty.ids(is_wanted))
 
-    def note_copies(
-        self,
-        arrays: Iterable[StoredArray],
-        copies: Mapping[Key, ObjectCopy],
-        source: Callable[[Key], Key],
-    ) -> None:
+    def note_copies(self, made: UnitCopies) -> None:
         """As `DirtyMap.note_copies`."""
-        self._dirty.note_copies(arrays, copies, source)
+        self._dirty.note_copies(made)
 
     def has_stored(self, unit_id: ChunkId) -> bool:
         """Return whether this process stored a unit lately. Takes no lock."""
