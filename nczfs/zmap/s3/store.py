@@ -28,7 +28,7 @@ from nczfs.zmap.registry import DEFAULTS, StoreOptions, rooted
 from nczfs.zmap.run import ListedRange
 from nczfs.zmap.s3 import answers, listing
 from nczfs.zmap.s3.access import S3Access
-from nczfs.zmap.s3.batch import delete_batches
+from nczfs.zmap.s3.batch import BatchDeletion
 from nczfs.zmap.s3.conditions import Memory
 from nczfs.zmap.s3.markers import Markers
 from nczfs.zmap.s3.messages import ANSWER_BYTES_MAX, S3Answer, S3Request
@@ -108,6 +108,7 @@ class S3ZMap(ZMap):
             read=partial(read_range, self),
         )
         self._markers = Markers(self._transport, encryption, self._head)
+        self._deletion = BatchDeletion(self._transport)
         self._not_copied_from: set[str] = set()
         self._forbidden = Forbidden(
             options.forbidden_is_absent, self._name, self._gives, self._hides
@@ -202,7 +203,7 @@ class S3ZMap(ZMap):
         raise self._failure(answer, self._transport.where(key))
 
     def delete_many(self, keys: Iterable[Key]) -> None:
-        super().delete_many(delete_batches(self._transport, keys))
+        super().delete_many(self._deletion.delete(keys))
 
     def stat(self, key: Key) -> Stat:
         return answers.stat_of(key, self._head(key))

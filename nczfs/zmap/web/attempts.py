@@ -50,6 +50,7 @@ class Deadline:
     """
 
     def __init__(self, clock: Callable[[], float], seconds: float, patience_s: float) -> None:
+        self.seconds = seconds
         self._clock = clock
         self._patience_s = patience_s
         self._more_s = 0.0
@@ -184,7 +185,7 @@ class AttemptLoop:
             raise failure.kind(f"{what}: given up after {count} attempts: {failure}") from failure
         if deadline.is_within(wait_s):
             kind = DeadlinePassed if issubclass(failure.kind, Unavailable) else failure.kind
-            limit = f"within {self._timeout_s:g} s ({counted(count, 'attempt')})"
+            limit = f"within {deadline.seconds:g} s ({counted(count, 'attempt')})"
             if failure.wait_s:
                 limit += f", the next attempt is asked for in {failure.wait_s:g} s"
             raise kind(f"{what}: no answer {limit}: {failure}") from failure

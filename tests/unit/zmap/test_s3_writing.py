@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import itertools
 import json
 import re
@@ -321,14 +322,14 @@ def test_a_body_is_signed_by_its_checksum_and_carries_no_trailer(serve: Serve) -
 # Many keys
 
 
-def test_many_keys_are_deleted_by_one_request_for_a_thousand(serve: Serve) -> None:
+def test_many_keys_are_deleted_by_few_requests(serve: Serve) -> None:
     keys = [Key(f"a&b/<{number}>") for number in range(2300)]
-    bucket = Bucket()
-    server, open_bucket = serve(bucket)
+    server, open_bucket = serve(Bucket())
     open_bucket().delete_many(iter(keys))
     sent = [re.findall(rb"<Key>(.*?)</Key>", asked.body) for asked in server.asked]
-    assert [len(names) for names in sent] == [1000, 1000, 300]
-    assert sent[0][7] == b"a&amp;b/&lt;7&gt;"
+    assert max(map(len, sent)) <= 1000
+    names = [name.decode() for name in itertools.chain.from_iterable(sent)]
+    assert [html.unescape(name) for name in names] == keys
 
 
 def test_keys_that_a_batch_cannot_delete_are_deleted_one_by_one(serve: Serve) -> None:

@@ -193,6 +193,20 @@ def test_who_answered_once_is_waited_for(waits: Waits) -> None:
     zmap.close()
 
 
+def test_the_whole_time_of_a_request_that_did_not_suffice_is_named() -> None:
+    now = 0.0
+
+    def attempt(deadline: Deadline) -> None:
+        nonlocal now
+        now += deadline.left_s()
+        raise AttemptFailed("nobody answers")
+
+    asked = AttemptLoop("test", "s3://b", 15.0, 4.0, address_from="", clock=lambda: now)
+    asked.silence.note_answer()
+    with pytest.raises(DeadlinePassed, match=r"^keys: no answer within 65 s \(1 attempt\): nobody"):
+        asked.run("keys", attempt, work_s=50.0)
+
+
 def test_the_questions_of_one_command_wait_for_a_dead_host_once() -> None:
     now = 0.0
     tried: list[float] = []
