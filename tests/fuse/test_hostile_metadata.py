@@ -127,7 +127,7 @@ def test_documents_that_take_much_memory_are_all_shown_within_the_budget(tmp_pat
             entry.stat()
         return len((place / "info.json").read_bytes()) + len((place / "attributes/a").read_bytes())
 
-    with store_served(tmp_path, "--memory-limit", "64MiB", "--request-timeout", "60s") as mount:
+    with store_served(tmp_path, "--memory-limit", "64MiB", "--request-timeout", "3m") as mount:
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, place / "good/values.raw"):
             with ThreadPoolExecutor(2) as pool:

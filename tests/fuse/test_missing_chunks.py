@@ -47,7 +47,7 @@ def test_missing_chunks_cost_a_small_part_of_a_request_each(
     wanted = bytearray(FILL * (chunks * CHUNK))
     for number in written:
         wanted[number * unit] = 1
-    with settled(place.url, tmp_path / "spool") as mount:
+    with settled(place.url, tmp_path / "spool", "--request-timeout", "2m") as mount:
         before = requests(mount)
         found = (mount.path / "datasets" / DATASET / "v/values.raw").read_bytes()
         cost = requests(mount) - before

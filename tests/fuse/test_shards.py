@@ -112,7 +112,7 @@ def test_a_shard_is_stored_once_and_what_is_not_written_stays_as_it_is(
         root.create_variable(
             "v", (400, 600), "f4", chunks=(100, 100), shards=(200, 300), fillvalue=-1.0
         )
-    with settled(place.url, tmp_path / "spool") as mount:
+    with settled(place.url, tmp_path / "spool", "--flush-age", "1h") as mount:
         v = mount.path / "datasets" / DATASET / "v"
         writes, read = calls(mount, "write"), counted(mount, "nczfs_store_read_bytes_total")
         with (v / "values.raw").open("r+b", buffering=0) as file:
