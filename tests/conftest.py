@@ -101,6 +101,12 @@ def reference_data() -> Path:
     return Path(place)
 
 
+@pytest.fixture
+def lasting_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents of a near store are not compared again, however slow the machine is."""
+    monkeypatch.setattr("nczfs.engine.metadata.documents.NEAR_TTL_S", 3600.0)
+
+
 class ExpectedWarnings:
     """Patterns of log warnings that a test announces."""
 

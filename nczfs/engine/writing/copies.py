@@ -48,7 +48,7 @@ class UnitCopies:
 
     @property
     def young(self) -> UnitCopies:
-        """Those of them of which the times of a store may not show that."""
+        """Those so young that the times of a store may not show what is newer."""
         since_ns = time.time_ns() - int(YOUNG_S * 1e9)
         young = {key: copy for key, copy in self.by_source.items() if copy.made_ns > since_ns}
         return replace(self, by_source=young)

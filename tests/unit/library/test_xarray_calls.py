@@ -11,16 +11,11 @@ import xarray as xr
 import zarr
 
 import nczfs
-from nczfs.engine.metadata import documents
 from tests.support.calls import counted_calls
 
+pytestmark = pytest.mark.usefixtures("lasting_documents")
+
 OURS = str(Path(nczfs.__file__).parent)
-
-
-@pytest.fixture(autouse=True)
-def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known stays fresh, however long it takes to open a dataset."""
-    monkeypatch.setattr(documents, "NEAR_TTL_S", 3600.0)
 
 
 def made(place: Path, zarr_format: int, count: int) -> Path:

@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nczfs.engine.metadata import documents
 from nczfs.testing.datasets import put_array, put_group
 from nczfs.vfs.filesystem import TreeFileSystem
 from nczfs.vfs.tree import mount_tree
@@ -16,13 +15,9 @@ from tests.support.calls import counted_calls
 from tests.support.copies import new_url
 from tests.support.trees import find
 
+pytestmark = pytest.mark.usefixtures("lasting_documents")
+
 ROWS = np.zeros(4, "<i4")
-
-
-@pytest.fixture(autouse=True)
-def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known stays fresh, however long it takes to count."""
-    monkeypatch.setattr(documents, "NEAR_TTL_S", 3600.0)
 
 
 def dataset_of(count: int) -> str:

@@ -22,7 +22,7 @@ from nczfs.errors import (
 from nczfs.zmap.base import ABSENT
 from nczfs.zmap.keys import Key, Prefix
 from nczfs.zmap.registry import StoreOptions
-from nczfs.zmap.s3 import S3ZMap
+from nczfs.zmap.s3 import S3ZMap, batch
 from nczfs.zmap.s3.pieces import PART_BYTES_MIN, PARTS_MAX, part_bytes
 from nczfs.zmap.web import attempts
 from tests.conftest import ExpectedWarnings
@@ -322,14 +322,17 @@ def test_a_body_is_signed_by_its_checksum_and_carries_no_trailer(serve: Serve) -
 # Many keys
 
 
-def test_many_keys_are_deleted_by_few_requests(serve: Serve) -> None:
+def test_many_keys_are_deleted_by_one_request_for_a_thousand(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "BATCH_S", 3600.0)  # no machine is too slow
     keys = [Key(f"a&b/<{number}>") for number in range(2300)]
     server, open_bucket = serve(Bucket())
     open_bucket().delete_many(iter(keys))
     sent = [re.findall(rb"<Key>(.*?)</Key>", asked.body) for asked in server.asked]
-    assert max(map(len, sent)) <= 1000
-    names = [name.decode() for name in itertools.chain.from_iterable(sent)]
-    assert [html.unescape(name) for name in names] == keys
+    assert [len(names) for names in sent] == [batch.FIRST_KEYS, 1000, 1000, 200]
+    assert sent[0][7] == b"a&amp;b/&lt;7&gt;"
+    assert [html.unescape(name.decode()) for names in sent for name in names] == keys
 
 
 def test_keys_that_a_batch_cannot_delete_are_deleted_one_by_one(serve: Serve) -> None:
