@@ -6,8 +6,9 @@ the main thread may be stopped anywhere or only where it asks (`_Watch.deferrals
 still to be printed or removed when the process has to be ended from outside (its elements).
 
 By default the main thread gets an exception at once. Some code loses it: netCDF4-python swallows
-exceptions that are raised while it reads. So code that works block by block calls `check` after
-each block. Where half-made work is removed, an exception at any point could hit the removal itself:
+exceptions that are raised while it reads, and Python prints those that are raised in a callback,
+as when a module has been imported. So code that works block by block calls `check` after each
+block. Where half-made work is removed, an exception at any point could hit the removal itself:
 there `deferred` makes the signal wait for the next `check`. After `LIMIT_S`, or at the second
 signal, the process is ended on the spot, as by kill -9, which everything that nczfs writes
 survives.
@@ -188,6 +189,13 @@ def _watching() -> Iterator[_Watch]:
     os.set_blocking(writer, False)
     watch = _watch = _Watch(reader)
     fd_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    print_before = sys.unraisablehook
+
+    def print_lost(lost: sys.UnraisableHookArgs) -> None:
+        if not isinstance(lost.exc_value, Ended):
+            print_before(lost)
+
+    sys.unraisablehook = print_lost
     handlers = {s: signal.getsignal(s) for s in _SIGNALS}
     for signum, handler in handlers.items():
         if handler is not signal.SIG_IGN:
@@ -199,4 +207,5 @@ def _watching() -> Iterator[_Watch]:
         watch.end(writer)  # which sends no signal from then on
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
+        sys.unraisablehook = print_before
         _watch = before

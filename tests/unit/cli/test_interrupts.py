@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 import nczfs
+from nczfs.cli import interrupts
 from nczfs.cli.main import main
 from nczfs.engine.structure.ownership import UNFINISHED
 from tests.support.mounts import nczfs as run
@@ -168,6 +170,35 @@ def test_what_does_not_end_in_time_is_ended_and_says_what_it_leaves(
     assert UNFINISHED in os.listdir(tmp_path / "d")
     assert run("import", file, tmp_path / "d").returncode == 1
     assert run("import", file, tmp_path / "d", "--overwrite").returncode == 0
+
+
+def test_a_signal_amid_a_callback_is_neither_lost_nor_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Importing a module ends with one, and a signal may come at any moment."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+
+    class Referent:
+        pass
+
+    def callback(_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def fail(_: object) -> None:
+        raise KeyError("another")
+
+    first, second = Referent(), Referent()
+    references = weakref.ref(first, callback), weakref.ref(second, fail)
+    with interrupts.handled():
+        del first
+        assert references[0]() is None
+        assert capfd.readouterr().err == ""
+        del second
+        assert "KeyError: 'another'" in capfd.readouterr().err
+        with pytest.raises(interrupts.Ended) as ended:
+            interrupts.check()
+    assert ended.value.status == 130
+    assert sys.unraisablehook is sys.__unraisablehook__
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
