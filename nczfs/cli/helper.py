@@ -6,8 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
-from nczfs.cli import mount
+from nczfs.cli import mount, process
 from nczfs.cli.command import parse
 from nczfs.cli.parser import Parser
 from nczfs.cli.terminal import complain
@@ -28,6 +29,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def umount_main(argv: Sequence[str] | None = None) -> int:
     """Run ``umount.nczfs DIR [-flnrv] [-t TYPE] [-N NAMESPACE]``."""
     return _guarded("umount.nczfs", _umount, list(sys.argv[1:] if argv is None else argv))
+
+
+def run() -> NoReturn:
+    """Run this process as ``mount.nczfs``, and end the process."""
+    process.run(main)
+
+
+def run_umount() -> NoReturn:
+    """Run this process as ``umount.nczfs``, and end the process."""
+    process.run(umount_main)
 
 
 def _guarded(program: str, work: Callable[[list[str]], None], argv: list[str]) -> int:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import NoReturn
 
 from nczfs.cli import (
     cat,
@@ -32,6 +33,7 @@ from nczfs.cli import (
     man,
     mount,
     plot,
+    process,
     recover,
     rm,
     serve,
@@ -196,5 +198,10 @@ def _summary(command: Command) -> str:
     return command.summary + also
 
 
+def run() -> NoReturn:
+    """Run the command line of this process, and end the process."""
+    process.run(main)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

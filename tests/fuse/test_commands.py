@@ -129,15 +129,14 @@ def test_status_without_a_mount_point_lists_all_mounts(tmp_path: Path, mountpoin
 
 
 REPORTING = """
-import atexit
-import sys
 import time
-from nczfs.cli.main import main
+from nczfs.cli import main
 from nczfs.vfs import tree
 status = tree._Mounted._status
 tree._Mounted._status = lambda self: {change}
-atexit.register(time.sleep, 1.0)
-sys.exit(main())
+command = main.main
+main.main = lambda: (command(), time.sleep(1.0))[0]
+main.run()
 """
 
 
@@ -253,6 +252,31 @@ def test_the_end_of_a_mount_that_reports_nonsense_is_not_known(
         assert done.returncode == 1
         assert "is unmounted, but it is not known here whether everything" in done.stderr
         assert mounting.find_mount(str(mountpoint)) is None
+        assert mount.process.wait(timeout=30) == 0
+
+
+ENDING_IN_RUST = """
+import numpy as np
+from nczfs.cli.main import run
+from nczfs.vfs import laterparts
+from pcodec import ChunkConfig, standalone
+
+data = standalone.simple_compress(np.arange(100_000.0), ChunkConfig())
+
+def decode():
+    while True:
+        standalone.simple_decompress(data)
+
+laterparts.AFTER_S, laterparts.load = 0.0, decode
+run()
+"""
+
+
+def test_a_mount_ends_well_whatever_its_threads_do(mountpoint: Path) -> None:
+    """It aborted when it ended while a thread of it decoded, or loaded a decoder."""
+    command = [sys.executable, "-c", ENDING_IN_RUST, "mount", "-f", str(SAMPLE)]
+    with served(command, mountpoint=mountpoint) as mount:
+        assert nczfs("umount", mountpoint).returncode == 0
         assert mount.process.wait(timeout=30) == 0
 
 
