@@ -117,7 +117,7 @@ def test_what_a_netcdf_file_cannot_hold_is_left_out_and_named(tmp_path: Path, na
     """SEMANTICS A4, A7."""
     documents, reason = STORES[name]
     url = archive(tmp_path, documents)
-    options = ("--memory-limit", "256MiB", "--request-timeout", "60s")
+    options = ("--memory-limit", "256MiB", "--request-timeout", "3m")
     with store_served(url, *options, expect="names are not keys|left out") as mount:
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, mount.path / "datasets/good.zarr/v/values.raw"):
@@ -132,7 +132,7 @@ def test_what_a_netcdf_file_cannot_hold_is_left_out_and_named(tmp_path: Path, na
 def test_a_netcdf_file_with_more_members_than_memory_is_refused_alone(tmp_path: Path) -> None:
     """SEMANTICS A7."""
     url = archive(tmp_path, group({f"v{i}": array(dims=("x",)) for i in range(14_000)}))
-    options = ("--memory-limit", "64MiB", "--request-timeout", "100s")
+    options = ("--memory-limit", "64MiB", "--request-timeout", "3m")
     with store_served(url, *options, expect=r"d\.nc.*\(--memory-limit\)") as mount:
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, mount.path / "datasets/good.zarr/v/values.raw"):
