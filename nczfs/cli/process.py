@@ -18,8 +18,8 @@ def run(main: Callable[[], int]) -> NoReturn:
     A thread that comes back from foreign code to an interpreter that ends is unwound by
     ``pthread_exit``, which code in Rust or C++ does not survive: the process aborts, whatever its
     work came to (https://github.com/python/cpython/issues/87135). Daemon threads can be anywhere,
-    in a decoder or in an import. So the interpreter does not end under them: the process ends
-    after the functions of `atexit`, of which only those are left out that were there before.
+    in a decoder or in an import. So the interpreter does not end under them: when some are left,
+    the process ends after the functions of `atexit` that were registered since this call.
     """
     status: int | None = None
 

@@ -22,6 +22,7 @@ from nczfs.cli import mountstatus
 from nczfs.cli.demo import SAMPLE
 from nczfs.cli.main import main
 from nczfs.fuse import mounting
+from tests.support.decoding import DECODE
 from tests.support.mounts import mounted, nczfs, served
 
 CLI = [sys.executable, "-X", "faulthandler", "-m", "nczfs.cli.main"]
@@ -255,17 +256,9 @@ def test_the_end_of_a_mount_that_reports_nonsense_is_not_known(
         assert mount.process.wait(timeout=30) == 0
 
 
-ENDING_IN_RUST = """
-import numpy as np
+ENDING = """
 from nczfs.cli.main import run
 from nczfs.vfs import laterparts
-from pcodec import ChunkConfig, standalone
-
-data = standalone.simple_compress(np.arange(100_000.0), ChunkConfig())
-
-def decode():
-    while True:
-        standalone.simple_decompress(data)
 
 laterparts.AFTER_S, laterparts.load = 0.0, decode
 run()
@@ -274,7 +267,7 @@ run()
 
 def test_a_mount_ends_well_whatever_its_threads_do(mountpoint: Path) -> None:
     """It aborted when it ended while a thread of it decoded, or loaded a decoder."""
-    command = [sys.executable, "-c", ENDING_IN_RUST, "mount", "-f", str(SAMPLE)]
+    command = [sys.executable, "-c", DECODE + ENDING, "mount", "-f", str(SAMPLE)]
     with served(command, mountpoint=mountpoint) as mount:
         assert nczfs("umount", mountpoint).returncode == 0
         assert mount.process.wait(timeout=30) == 0

@@ -78,7 +78,7 @@ def test_indexes_of_many_archives_are_kept_within_the_budget(tmp_path: Path) -> 
     vast_archive(tmp_path / "0.zip")
     for number in range(1, ARCHIVES):
         os.link(tmp_path / "0.zip", tmp_path / f"{number}.zip")
-    with store_served(tmp_path, "--memory-limit", "64MiB", "--request-timeout", "3m") as mount:
+    with store_served(tmp_path, "--memory-limit", "64MiB", "--request-timeout", "60s") as mount:
         place = mount.path / "datasets"
         with enduring(mount, place / "d.zarr/good/values.raw"):
             for _ in range(2):

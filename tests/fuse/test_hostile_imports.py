@@ -128,7 +128,7 @@ def test_a_hostile_file_is_refused_and_imports_nothing(tmp_path: Path, name: str
     store = open_store(str(tmp_path / "store"))
     put_group(store, "good.zarr", {})
     put_array(store, "good.zarr/v", np.arange(24, dtype="<f4"), (4,))
-    options = ("--memory-limit", "64MiB", "--request-timeout", "3m")
+    options = ("--memory-limit", "64MiB", "--request-timeout", "60s")
     spool = ("--spool-dir", str(tmp_path / "spool"))
     with store_served(tmp_path / "store", *options, *spool, expect=REFUSED) as mount:
         group = mount.path / "datasets/new.zarr"

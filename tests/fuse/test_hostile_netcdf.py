@@ -132,7 +132,7 @@ def test_what_a_netcdf_file_cannot_hold_is_left_out_and_named(tmp_path: Path, na
 def test_a_netcdf_file_with_more_members_than_memory_is_refused_alone(tmp_path: Path) -> None:
     """SEMANTICS A7."""
     url = archive(tmp_path, group({f"v{i}": array(dims=("x",)) for i in range(14_000)}))
-    options = ("--memory-limit", "64MiB", "--request-timeout", "3m")
+    options = ("--memory-limit", "64MiB", "--request-timeout", "100s")
     with store_served(url, *options, expect=r"d\.nc.*\(--memory-limit\)") as mount:
         place = mount.path / "datasets/d.zarr"
         with enduring(mount, mount.path / "datasets/good.zarr/v/values.raw"):

@@ -6,23 +6,14 @@ import os
 import subprocess
 import sys
 
+from tests.support.decoding import DECODE
+
 BEGIN = """
 import atexit, logging.handlers, sys, threading, time
 from nczfs.cli.process import run
 
 def work(function, daemon):
     threading.Thread(target=function, daemon=daemon).start()
-"""
-
-IN_RUST = """
-import numpy as np
-from pcodec import ChunkConfig, standalone
-
-data = standalone.simple_compress(np.arange(100_000.0), ChunkConfig())
-
-def decode():
-    while True:
-        standalone.simple_decompress(data)
 """
 
 
@@ -49,7 +40,7 @@ def main():
 
 run(main)
 """
-    assert ended(IN_RUST + script) == (3, "printed\nremoved\n", "logged\n")
+    assert ended(DECODE + script) == (3, "printed\nremoved\n", "logged\n")
 
 
 def test_a_thread_that_is_no_daemon_is_waited_for() -> None:
